@@ -14,7 +14,7 @@ import difflib
 import io
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,7 @@ Every entry of the [specification](spec/README.md) and the tests that hold it. W
 `./dev docs` from the `spec` markers of the tests; do not edit.
 
 A sheet's own IDs carry its number: `02/P5` is property P5 of sheet 02, `02/5.4` its section 5.4.
+What is *decided* has no test, for a reason that the [decisions](spec/decisions.md) give.
 """
 
 
@@ -87,7 +88,24 @@ def unknown(cited: Mapping[str, Iterable[str]], sheets: Iterable[Sheet]) -> Iter
         yield f"no specification sheet defines {entry_id!r}, cited by {tests}{hint}"
 
 
-def render(sheets: Iterable[Sheet], cited: Mapping[str, Iterable[str]]) -> str:
+def decided(text: str) -> Iterator[str]:
+    """The entries that a row of the decisions begins with; "R-05.83 to R-05.85" are three.
+
+    >>> list(decided("| R-05.83 to R-05.85, 05/8.7 to 05/8.8, 04/A1 | No | why |"))
+    ['R-05.83', 'R-05.84', 'R-05.85', '05/8.7', '05/8.8', '04/A1']
+    """
+    for line in text.splitlines():
+        for each in line.split("|")[1].split(",") if line.startswith("|") else ():
+            first, _, last = each.strip().partition(" to ")
+            yield first
+            (head, _, begin), end = first.rpartition("."), last.rpartition(".")[2]
+            for number in range(int(begin) + 1, int(end) + 1) if end else ():
+                yield f"{head}.{number:0{len(begin)}}"
+
+
+def render(
+    sheets: Iterable[Sheet], cited: Mapping[str, Iterable[str]], known: Collection[str] = ()
+) -> str:
     """The page. The same sheets and tests always give the same text."""
     summary = ["| Sheet | Entries with tests | of |", "|---|--:|--:|"]
     tables: list[str] = []
@@ -101,14 +119,15 @@ def render(sheets: Iterable[Sheet], cited: Mapping[str, Iterable[str]]) -> str:
         summary.append(f"| {link} | {covered} | {len(shown)} |")
         tables += ["", f"## {sheet.number} {sheet.title}", ""]
         tables += ["| ID | What | Tests |", "|---|---|---|"]
-        tables += [_row(entry, cited.get(entry.id, ())) for entry in shown]
+        tables += [_row(entry, cited.get(entry.id, ()), known) for entry in shown]
     summary.append(f"| All | {covered_in_all} | {entries_in_all} |")
     return "\n".join([PREFACE, *summary, *tables, ""])
 
 
-def _row(entry: Entry, tests: Iterable[str]) -> str:
+def _row(entry: Entry, tests: Iterable[str], known: Collection[str]) -> str:
+    nothing = "[decided](spec/decisions.md)" if entry.id in known else "not yet"
     links = (f"[{test.removeprefix('tests/')}](../{test.partition('::')[0]})" for test in tests)
-    return f"| {entry.id} | {entry.title} | {'<br>'.join(sorted(links)) or 'not yet'} |"
+    return f"| {entry.id} | {entry.title} | {'<br>'.join(sorted(links)) or nothing} |"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -127,7 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(*(f"conformance: {line}" for line in wrong), sep="\n", file=sys.stderr)
         return 1
 
-    page = render(sheets, cited)
+    decisions = (SPEC / "decisions.md").read_text("utf-8")
+    page = render(sheets, cited, frozenset(decided(decisions)))
     name = PAGE.relative_to(ROOT)
     if not check:
         PAGE.write_text(page, "utf-8")

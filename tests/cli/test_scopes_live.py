@@ -203,13 +203,12 @@ async def test_members_by_rule_are_asked_for_a_privilege(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("clause", "place", "reason"),
     [
-        ('POLICY DELIVERY hold(tx, "commit = true")', "2:5", "let a component hold it"),
         ("UPDATE ON pub(n: 1) DO CREATE NOW", "2:5", "waits for events"),
         ("MAINTAIN EVERY 5", "2:5", "MAINTAIN ON CHANGE"),
         (
-            'ALL FROM * WHERE tenant = "x" MAINTAIN ON CHANGE\n    POLICY DELIVERY round_robin',
+            'ALL FROM * WHERE tenant = "x" MAINTAIN ON CHANGE\n    POLICY DELIVERY only(bob)',
             "3:5",
-            "have them share a group",
+            "name it in the graph",
         ),
     ],
 )

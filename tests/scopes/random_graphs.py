@@ -2,9 +2,21 @@
 
 from random import Random
 
+from stentor.filters import Filter
 from stentor.filters.expression import Arithmetic, Attribute, Constant
 from stentor.model import Notification
-from stentor.scopes import EdgeMapping, Interface, ScopeGraph, mapping_of
+from stentor.scopes import EdgeMapping, Interface, Kind, ScopeGraph, mapping_of
+from stentor.scopes.policies import (
+    Broadcast,
+    ByPath,
+    ByProducer,
+    Chain,
+    Nobody,
+    OneOfN,
+    Only,
+    RequirePrivilege,
+    TopK,
+)
 
 KINDS = ("a", "b", "c")
 
@@ -30,6 +42,31 @@ def random_graph(r: Random, *, mappings: bool = False) -> ScopeGraph:
                 terms["mapping"] = _mapping(r)
             g.join(child, parent, **terms)
     return g
+
+
+def police(r: Random, g: ScopeGraph) -> None:
+    """Policies that remember nothing, at some of the scopes; members have what these ask for."""
+    for id, node in g.nodes.items():
+        if not node.is_scope:
+            g.set_attributes(id, {"privilege": r.randint(0, 3), "load": r.randint(0, 3)})
+    ids = sorted(g.nodes)
+    for id in [id for id in ids if g.nodes[id].is_scope]:
+        for kind in (Kind.PUBLISHING, Kind.DELIVERY, Kind.INTERNAL):
+            if r.random() < 0.25:
+                policy = r.choice(
+                    [
+                        Broadcast(),
+                        Nobody(),
+                        Only(tuple(r.sample(ids, min(3, len(ids))))),
+                        Chain(tuple(r.sample(ids, min(3, len(ids))))),
+                        ByProducer(Filter("load > 0")),
+                        RequirePrivilege(r.randint(1, 2)),
+                        ByPath(r.choice(ids), r.random() < 0.5),
+                        OneOfN("hash", "kind"),
+                        TopK("load", r.randint(1, 2), r.random() < 0.5),
+                    ]
+                )
+                g.set_policy(id, kind, policy)
 
 
 def random_notification(r: Random) -> Notification:

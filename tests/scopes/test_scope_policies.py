@@ -26,6 +26,13 @@ def test_round_robin_among_those_who_want_it():
     assert [receivers(g, "p", event("n", i=i))[0] for i in range(4)] == ["m1", "m3", "m1", "m3"]
 
 
+@pytest.mark.spec("R-04.62", "04/T8")
+def test_a_second_way_is_asked_about_where_a_policy_looks_at_the_way():
+    g = graph_of("p>W S>W A>W S>A x>S")
+    put(g, "S", "delivery", "through", "A")
+    assert receivers(g, "p", event("n")) == ["x"], "the way past A is shorter, and refused"
+
+
 @pytest.mark.spec("04/E13", "R-04.64", "R-04.19", "04/T10", "05/8.5", "R-05.92")
 def test_what_comes_from_inside_and_from_outside_are_two_things():
     g = graph_of("X>S Y>S S>T t>T")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from stentor.cli.command import Argument, Option
 from stentor.cli.options import BrokerArgument, Connecting, JsonOption, asks
 from stentor.errors import InvalidScopeGraph, Overloaded, ScopesElsewhere, StentorError
+from stentor.notation.counts import counted
 
 #: Bytes of a graph that one question carries.
 PART: Final = 48 * 1024
@@ -274,9 +275,12 @@ async def _collect(how: Connecting) -> dict[str, Any]:
                 unreachable[broker["broker"]] = str(error)
     members: dict[str, list[str]] = {}
     crossed: dict[tuple[str, str], int] = {}
+    held: dict[str, int] = {}
     for answer in answers:
         for key, names in answer["members"].items():
             members.setdefault(key, []).extend(names)
+        for scope, count in answer.get("held", {}).items():
+            held[scope] = held.get(scope, 0) + count
         for child, parent, count in answer["crossed"]:
             crossed[child, parent] = crossed.get((child, parent), 0) + count
     records = {r.key: r for r in decode(own["graph"]).put} if own["graph"] else {}
@@ -300,6 +304,7 @@ async def _collect(how: Connecting) -> dict[str, Any]:
                     str(kind): policy_words(policy) for kind, policy in node.policies.items()
                 },
                 "named": sorted(inside),
+                "held": held.get(id, 0),
                 "members": sorted(name for key in places for name in members.get(key, ())),
                 "entered": {
                     end: count for (end, scope), count in sorted(crossed.items()) if scope == id
@@ -341,6 +346,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         away = [name for name in scope["named"] if name not in scope["members"]]
         if away:
             lines.append(f"  named     {', '.join(away)}")
+        if scope["held"]:
+            lines.append(f"  held      {counted(scope['held'], 'event')}")
         for end, count in scope["entered"].items():
             lines.append(f"  {count:<9} from {end.removeprefix('@')}")
     if found["in no scope"]:

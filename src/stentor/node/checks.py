@@ -170,8 +170,8 @@ class Waitable:
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
         problem = self._schedule.problem(session.owner, len(envelope.encoded))
-        if problem is None:
-            return None
+        if problem is None or self._scopes.may_let_go(envelope):
+            return None  # what makes room is never refused for want of it
         return Overloaded(
             f"{problem}, and a policy of its scopes may delay this; publish it later, or raise "
             "limits.scheduled"

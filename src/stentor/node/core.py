@@ -31,6 +31,8 @@ hears which message.
     progress       how far streams have come                          progress.py
     scoping        the scope graph: changes, and what follows of them scoping.py
     detectors      composite events, found here                       detectors.py
+    holding        what scopes hold back until something is said     holding.py
+    rosters        members among whom policies of scopes choose       rosters.py
     placements     composite events that are found elsewhere          placements.py
     pulses         how far streams are by which time, for detectors   pulses.py
     inquiries      why somebody has a notification, or has not        inquiries.py
@@ -82,6 +84,7 @@ from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.detectors import Detectors
 from stentor.node.parts.durables import Durables, Hear
 from stentor.node.parts.groups import Groups
+from stentor.node.parts.holding import Holding
 from stentor.node.parts.homes import Homes
 from stentor.node.parts.inquiries import Inquiries
 from stentor.node.parts.last_values import LastValues
@@ -94,6 +97,7 @@ from stentor.node.parts.probing import Probing
 from stentor.node.parts.progress import Progress
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.pulses import Pulses
+from stentor.node.parts.rosters import Rosters
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.scheduling import Scheduling
 from stentor.node.parts.scoping import Scoping
@@ -171,6 +175,7 @@ class Core:
         self._subscriptions = subscriptions = Subscriptions(ready)
         self._marks = marks = Marks()
         self.scopes = scopes = Scopes(sessions, time)
+        scopes.entry.stream = log.stream
         trail = Trail(time)
         subscriptions.at_end(trail.ended)
         meets = isinstance(router, RendezvousRouter)
@@ -391,6 +396,20 @@ class Core:
             scopes=scopes,
             most=bounds.subscriptions,
         )
+        self.rosters = Rosters(
+            scopes,
+            sessions=sessions,
+            subscriptions=subscriptions,
+            probing=self.probing,
+            holds=holds,
+            journals=journals,
+            directory=directory,
+            routing=routing,
+            borders=borders,
+            assurance=assurance,
+            clock=time,
+            agenda=agenda,
+        )
         self.overlay = Overlay(
             directory,
             journals=journals,
@@ -400,6 +419,7 @@ class Core:
             catching_up=self.catching_up,
             groups=self.groups,
             homes=self.homes,
+            rosters=self.rosters,
             subscriptions=subscriptions,
             borders=borders,
             assurance=assurance,
@@ -455,8 +475,21 @@ class Core:
             clock=time,
             agenda=agenda,
         )
+        self.holding = Holding(
+            scopes,
+            schedule,
+            subscribing=self.subscribing,
+            publishing=self.publishing,
+            sessions=sessions,
+            journals=journals,
+            clock=time,
+            agenda=agenda,
+        )
         self.scoping = Scoping(
             scopes,
+            holding=self.holding,
+            rosters=self.rosters,
+            assurance=assurance,
             subscriptions=subscriptions,
             sessions=sessions,
             journals=journals,
@@ -537,6 +570,7 @@ class Core:
             m.Kept: self.homes.kept_heard,
             m.Links: self.overlay.links_heard,
             m.Scopes: self.scoping.scopes_heard,
+            m.Roster: self.rosters.roster_heard,
         }
         self.meetings: Meetings | None = None
         if isinstance(router, RendezvousRouter) and isinstance(routing, Routing):
@@ -569,6 +603,7 @@ class Core:
         self.routing.withdraw()
         self.groups.tell()
         self.homes.tell()
+        self.rosters.tell()
         if self.meetings is not None:
             self.meetings.tell()
         self.probing.begin()
@@ -576,6 +611,7 @@ class Core:
         if not self.deliveries.congested:
             self.publishing.answer()
         self.settlements.publish()
+        self.holding.look()
         self.scheduling.look()
         self.transactions.publish()
         self.placements.tell()
@@ -669,6 +705,7 @@ class Core:
         session = Session(id, name, producer, line, *rules, owner, audits, allowance or Allowance())
         self._sessions.begin(session)
         self.scopes.join(session, component or name, attributes or {})
+        self.rosters.join(session)
         return session
 
     def leave(self, id: int) -> None:
@@ -810,7 +847,9 @@ class Core:
 
     def restore_schedule(self, scheduled: Iterable[Scheduled]) -> None:
         """Take up what was on disk to be delivered later."""
+        scheduled = list(scheduled)
         self.scheduling.schedule.restore(scheduled)
+        self.holding.restore(scheduled)
 
     def pause(self, paused: bool) -> None:
         """Whether what is kept here is being handed over, and is to stay as it is."""

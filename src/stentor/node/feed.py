@@ -204,7 +204,8 @@ class Feed:
         self._probe = probe
         self._made = made
         #: Whether it is owed everything since then, and not just wants what there is.
-        self._begun = resumed
+        #: Whether it owes its subscriber all that is published from now on.
+        self.begun = resumed
         self._queue: deque[Run] = deque()
         self._waiting = 0
         self._streams: dict[StreamId, _Reading] = {}
@@ -450,7 +451,7 @@ class Feed:
             asked = max(asked, reading.position + 1)
         if asked and asked < low:
             self._queue.append(Run(run.stream, [asked, low - 1], [], gap=True))
-        elif not (asked or reading.known or reading.lenient) and self._begun and 1 < first <= low:
+        elif not (asked or reading.known or reading.lenient) and self.begun and 1 < first <= low:
             self._queue.append(Run(run.stream, [1, low - 1], [], gap=True))
         if run.offsets:
             new = run.after(reading.position) if reading.known else run
@@ -543,8 +544,8 @@ class Feed:
         here. Whether the feed begins with this, at these heads and not in the past.
         """
         begins = self.since is None and probe >= self._probe
-        if not (begins or self._begun) and probe >= self._probe:
-            self._begun = True
+        if not (begins or self.begun) and probe >= self._probe:
+            self.begun = True
             for stream in heads:
                 self._reading(stream).lenient = True
         for stream, head in (away or {}).items():
@@ -568,7 +569,7 @@ class Feed:
                 reading = self._reading(stream)
                 if reading.mode == JOINING:
                     reading.position, reading.known = max(reading.position, head), True
-            self.since, self._begun = self._made, True
+            self.since, self.begun = self._made, True
             for reading in self._streams.values():
                 if reading.mode == JOINING:  # it cannot be reached
                     reading.mode = CATCHING

@@ -17,6 +17,8 @@ from stentor.node.allowance import Shares
 
 #: How many, and how many bytes of them, are kept unless it is set otherwise.
 MOST: Final = 100_000
+#: When something is due for which another thing has to happen first: the last second of a calendar.
+NEVER: Final = 253_402_300_799.0
 MOST_BYTES: Final = 2**30
 
 
@@ -70,6 +72,8 @@ class Schedule:
         self._stored: dict[str, int] = {}
         self._heap: list[tuple[float, int, str]] = []
         self._order = count()
+        #: Those that leave the schedule and are not published.
+        self.dropped: set[str] = set()
 
     def resize(self, most: int, most_bytes: int, owners: Iterable[str]) -> None:
         """From now on these share so much room. What is there stays."""
@@ -116,7 +120,18 @@ class Schedule:
             entry = self._entries.get(id)
             if entry is not None:
                 place = self._stored[id] = next(self._order)
-                heappush(self._heap, (entry.due, place, id))
+                if entry.due < NEVER:
+                    heappush(self._heap, (entry.due, place, id))
+
+    def let_go(self, id: str, due: float, *, dropped: bool = False) -> None:
+        """One that was never due is now, or as soon as it is on disk; or it is `dropped` then."""
+        entry = self._entries.get(id)
+        if entry is not None:
+            self._entries[id] = entry._replace(due=due)
+            if dropped:
+                self.dropped.add(id)
+            if id in self._stored:
+                self.arm([id])
 
     def restore(self, entries: Iterable[Scheduled]) -> None:
         """Take up what is on disk, and not here."""
@@ -142,6 +157,7 @@ class Schedule:
         """It is published, or will not be."""
         entry = self._entries.pop(id, None)
         self._stored.pop(id, None)
+        self.dropped.discard(id)
         if entry is not None:
             self._counts[entry.owner] -= 1
             self._sizes[entry.owner] -= entry.size

@@ -18,7 +18,8 @@ somebody in another has kept under the same key.
 
 What a policy delays waits on the schedule, as what is published with `delay=` does, under the id of
 a version. It says there on which edge it waits. When it is due the graph of that moment decides how
-it goes on, and it enters the journal then; see `stentor.node.parts.scheduling`.
+it goes on, and it enters the journal then; see `stentor.node.parts.scheduling`. What a policy holds
+waits there until something is said, at whatever broker; see `stentor.node.parts.holding`.
 
 Without a graph nothing here is looked at: `active` is False.
 """
@@ -37,13 +38,13 @@ from stentor.model.identity import NotificationId
 from stentor.model.stamp import HIDDEN, Stamp, is_stamped, split
 from stentor.node.clock import Clock
 from stentor.node.last_values import OF
-from stentor.node.schedule import Delayed, Scheduled
+from stentor.node.schedule import NEVER, Delayed, Scheduled
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
 from stentor.scopes.entry import Component, Decided, EntryGraph
 from stentor.scopes.graph import RESERVED
-from stentor.scopes.places import NOWHERE, View
+from stentor.scopes.places import NOWHERE, WORDS, View, Waiting
 
 _log: Final = logging.getLogger("stentor.scopes")
 
@@ -51,6 +52,8 @@ _log: Final = logging.getLogger("stentor.scopes")
 MOST_STOPS: Final = 16
 #: Stamps in a batch that are looked at before its notifications are.
 FEW_STAMPS: Final = 8
+#: Places that have moved for which it is looked up whom that concerns.
+FEW_SPANS: Final = 1_000
 #: Between the key of a last value and the places that it is for.
 AT: Final = "\x1e"
 
@@ -75,15 +78,58 @@ class Scopes:
         self.active = False
         self._clock = clock
         self.components: dict[int, Component] = {}
+        #: Clients by each text that they say of themselves; None until somebody asks for it.
+        self._saying: dict[tuple[str, str], set[int]] | None = None
+        #: What is held here: by scope and value, the ids and what is known of each.
+        self.held: dict[str, dict[str, Waiting]] = {}
         self.counters = {"stamped": 0, "hidden": 0}
         sessions.at_end(self._forget)
 
     def _forget(self, session: Session) -> None:
-        self.components.pop(session.id, None)
+        component, saying = self.components.pop(session.id, None), self._saying
+        if component is None or saying is None:
+            return
+        for said in _texts(component):
+            saying[said].discard(session.id)
+            if not saying[said]:
+                del saying[said]
 
     def join(self, session: Session, name: str, attributes: Mapping[str, Any]) -> None:
         """A client has connected, for whose name and attributes somebody vouches."""
-        self.components[session.id] = Component(session.producer, name, attributes)
+        component = self.components[session.id] = Component(session.producer, name, attributes)
+        if self._saying is not None:
+            self._note(session.id, component)
+
+    def _note(self, session: int, component: Component) -> None:
+        assert self._saying is not None
+        for said in _texts(component):
+            self._saying.setdefault(said, set()).add(session)
+
+    def concerned(self, epoch: int) -> list[int] | None:
+        """The clients that may see something else since an epoch; None: all of them."""
+        spans = self.entry.moved_since(epoch)
+        if spans is None or len(spans) > FEW_SPANS:
+            return None
+        texts: set[tuple[str, str]] = set()
+        for span in spans:
+            if span.texts is None:
+                return None
+            texts.update(span.texts)
+        if self._saying is None:
+            self._saying = {}
+            for session, component in self.components.items():
+                self._note(session, component)
+        return sorted(set().union(*(self._saying.get(each, ()) for each in texts)))
+
+    def listen(self, session: Session) -> None:
+        """The session is this broker itself, and hears what brokers are told."""
+        component = Component(session.producer, session.producer, {})
+        component.is_broker = True
+        self.components[session.id] = component
+
+    def hold(self, id: str, waiting: Waiting) -> None:
+        """Something waits here until something else is said."""
+        self.held.setdefault(waiting.held, {})[id] = waiting
 
     # -- the stage of publications
 
@@ -155,7 +201,7 @@ class Scopes:
                 except StentorError:  # a mapping has made it larger than anything may be
                     continue
                 number += 1
-            if key is not None:
+            if key is not None and stamp.keys != (WORDS,):
                 found.keys.append((_kept_at(key, stamp), len(found.items)))
             found.items.append(stamped)
             found.envelopes.append(envelope)
@@ -171,12 +217,19 @@ class Scopes:
             except StentorError:
                 continue
             number += 1
-            found.waiting.append(Delayed(str(id), until + wait, owner, key, stamped))
+            due = NEVER if until is None else until + wait
+            found.waiting.append(Delayed(str(id), due, owner, key, stamped))
+            if until is None:
+                self.hold(str(id), Waiting.of(stamp))
 
     def may_delay(self, session: int) -> bool:
         """Whether policies may put off what a client publishes."""
         component = self.components.get(session)
         return component is not None and self.entry.may_delay(component)
+
+    def may_let_go(self, envelope: Envelope) -> bool:
+        """Whether it may let go of what policies hold."""
+        return any(f.matches(envelope.facts) for f in self.entry.letting_go)
 
     def translated_places(self, session: int) -> frozenset[str]:
         """Where something of a client may arrive that is no longer what it has published."""
@@ -193,7 +246,9 @@ class Scopes:
     def view_of(self, subscription: Subscription) -> View | None:
         """What whoever consumes a subscription may see; all members of a group see the same."""
         for consumer in subscription.consumers:
-            return self.view(consumer.session)
+            view = self.view(consumer.session)
+            # A group is no member: nothing is chosen for it.
+            return view if view is None or subscription.group is None else view.shared
         return _BLIND
 
     def visible(
@@ -274,7 +329,12 @@ class Scopes:
         view = self.view(session.id)
         if view is None or view.outside:
             return name
-        return f"{_digest(view.now)}{OF}{name}"
+        return f"{_digest(view.shared.now)}{OF}{name}"
+
+
+def _texts(component: Component) -> list[tuple[str, str]]:
+    """What it says of itself in texts, as rules look at it."""
+    return [(name, value) for name, value in component.facts.items() if isinstance(value, str)]
 
 
 _BLIND: Final = View("", {}, False)
@@ -284,9 +344,14 @@ _OUTSIDE: Final = View("", {}, True)
 def _places(keys: Iterable[str]) -> str:
     """Places in words."""
     named = [key[1:] for key in keys if key.startswith("=")]
-    by_rule = [key.partition(":")[2].replace(RESERVED, ", ") for key in keys if key[:1].isdigit()]
+    by_rule = [key.partition(":")[2].split(RESERVED) for key in keys if key[:1].isdigit()]
     words = [f"the component {id}" for id in named]
-    words += [f"members of {each}" for each in by_rule]
+    words += [
+        f"{of[0][1:]}, whom a policy of {place} has chosen"
+        if of and of[0].startswith("=")
+        else f"members of {', '.join((place, *of))}"
+        for place, *of in by_rule
+    ]
     words += ["those in no scope"] * (NOWHERE in keys)
     return ", ".join(words[:MOST_STOPS]) or "nobody but its publisher"
 

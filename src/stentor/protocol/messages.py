@@ -894,6 +894,27 @@ class Scopes(_Message, tag=71):
     whole: bytes | None = None
 
 
+#: A client that is a member of a scope by a rule: its name, what it says of itself as far as
+#: somebody vouches for that, and what it has subscribed to.
+RosterMember: TypeAlias = tuple[
+    _Text, Annotated[dict[str, Any], Meta(max_length=MAX_CLAIMS)], _Inbox
+]
+
+
+class Roster(_Message, tag=78):
+    """Members by rules at the broker with this stream, among whom a policy may choose.
+
+    What was said before is void, unless these are `more`.
+    """
+
+    stream: StreamId
+    #: Rises with all that is said of this stream, also across restarts: nothing counts twice.
+    number: int
+    put: Annotated[list[RosterMember], Meta(max_length=MAX_GROUPS)]
+    drop: Annotated[list[_Text], Meta(max_length=MAX_GROUPS)]
+    more: bool = False
+
+
 class Handover(_Message, tag=60):
     """A piece of a file of a broker that is being removed, for the neighbor to take over.
 
@@ -971,6 +992,7 @@ BetweenBrokers: TypeAlias = (
     | Watch
     | Sources
     | Scopes
+    | Roster
     | Handover
     | HandedOver
     | Credit

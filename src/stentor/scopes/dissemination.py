@@ -8,9 +8,10 @@ be an echo, which matters where mappings make other versions of it, or policies 
 incoming ones.
 
 Steps are taken in the order of their distance, each once for the same place, version and climbed
-scopes. Where the graph has neither mappings nor policies, the climbed scopes make no difference to
-who receives it (04/P4) and do not tell steps apart, so that the cost is that of the scopes and
-edges reached, not of the paths. With mappings it may be that of the paths; `MAX_STEPS` bounds it.
+scopes, and where policies ask whether it has passed some scope, for the same answers to that. Where
+the graph has neither mappings nor policies, the climbed scopes make no difference to who receives
+it (04/P4) and do not tell steps apart, so that the cost is that of the scopes and edges reached,
+not of the paths. With mappings it may be that of the paths; `MAX_STEPS` bounds it.
 
 Members of scopes come last: for each version once, `Interests` says who wants it, and of these the
 members of the scopes that it has reached get it. So the cost does not grow with the components that
@@ -29,10 +30,11 @@ from stentor.errors import InvalidScopeGraph
 from stentor.model import Notification
 from stentor.scopes.crossing import Crossing, Interests
 from stentor.scopes.nodes import Edge, Node
-from stentor.scopes.policies import Answer, Kind, Question, Traverse, is_selecting
+from stentor.scopes.policies import Answer, Kind, Question, Traverse, compares, is_selecting
 
 if TYPE_CHECKING:
     from stentor.scopes.graph import ScopeGraph
+    from stentor.scopes.roster import Roster
 
 #: More steps than any sensible graph needs for one notification.
 MAX_STEPS: Final = 1_000_000
@@ -101,7 +103,8 @@ class Dissemination:
 
     `interests` says who subscribes to what, `now` is the time for policies, `explain` collects what
     was refused where, and `echo` lets notifications come back where they climbed, which Def 6.5
-    allows literally. `duplicates` is a mode of 04/A5: `version`, `origin` or `per_path`.
+    allows literally. `duplicates` is a mode of 04/A5: `version`, `origin` or `per_path`. `roster`
+    knows who stands behind the ports of rules, where that matters.
     """
 
     def __init__(
@@ -113,8 +116,10 @@ class Dissemination:
         explain: bool = False,
         echo: bool = False,
         duplicates: str | None = None,
+        roster: Roster | None = None,
     ) -> None:
         self._graph = graph
+        self._roster = roster
         self._nodes = graph.nodes
         self._interests = interests
         self._now = now
@@ -158,6 +163,8 @@ class Dissemination:
         else:
             parent = self._nodes.get(waiting.parent)
             edge = None if parent is None else parent.children.get(waiting.child)
+            if edge is None and self._roster is not None:
+                edge = self._roster.edge(waiting.child)
         if edge is not None:
             self._go(edge, waiting.upward, waiting.notification, waiting.climbed, waiting.path)
         return self._run()
@@ -175,7 +182,7 @@ class Dissemination:
                 )
             climbing, node, n, source, climbed, path = self._steps.popleft()
             if self._mode != "per_path":
-                place = (climbing, node.id, n, None if self._plain else frozenset(climbed))
+                place = (climbing, node.id, n, None if self._plain else self._passed(climbed, path))
                 if place in self._seen:
                     continue
                 self._seen.add(place)
@@ -193,6 +200,13 @@ class Dissemination:
                 self._spread(node, n, Kind.DELIVERY, source, climbed, path)
         self._hand_out()
         return self.outcome
+
+    def _passed(
+        self, climbed: tuple[str, ...], path: tuple[str, ...]
+    ) -> tuple[frozenset[str], ...]:
+        """What of the way makes a difference further on: echoes, and policies that ask about it."""
+        asked = self._graph.looked_at
+        return frozenset(climbed), frozenset(path) if asked is None else asked.intersection(path)
 
     def _ascend(
         self,
@@ -230,12 +244,42 @@ class Dissemination:
                     self._go(edge, False, n, climbed, path)
             self._reach_members(node, n, climbed, path)
             return
-        open_edges = {
-            edge.child.id: edge
-            for edge in self._likely(node, n)
-            if edge.child.id not in climbed and self._cross.down(edge, n) is not None
-        }
+        open_edges = self._hops(kind, node, n, climbed)
         self._narrowed(kind, node, n, open_edges, False, source, climbed, path)
+
+    def _hops(
+        self, kind: Kind, node: Node, n: Notification, climbed: tuple[str, ...]
+    ) -> dict[str, Edge]:
+        """The members that let it pass, for a policy to choose from."""
+        edges = {e.child.id: e for e in self._likely(node, n) if e.child.id not in climbed}
+        found = {id: e for id, e in edges.items() if self._cross.down(e, n) is not None}
+        policy = node.policies.get(kind)
+        if self._roster is None or policy is None or not compares(policy):
+            return found
+        for away in (False, True):
+            hops: dict[str, Edge] = {}
+            for id, edge in found.items():
+                behind = {id: edge} if id not in self._graph.ports else self._behind(id, n, away)
+                hops |= behind
+            if hops:
+                break
+        return hops
+
+    def _behind(self, port: str, n: Notification, away: bool) -> dict[str, Edge]:
+        """The members behind a port that let it pass, by name, without the publisher."""
+        assert self._roster is not None
+        own = self._nodes[self._publisher].name
+        return {
+            name: edge
+            for name, edge in self._roster.opened(port, away=away).items()
+            if name != own and self._cross.down(edge, n) is not None
+        }
+
+    def _has_any(self, edge: Edge, n: Notification) -> bool:
+        """Whether this is a member, or a port with a member behind it that lets it pass."""
+        if self._roster is None or edge.child.id not in self._graph.ports:
+            return True
+        return any(self._behind(edge.child.id, n, away) for away in (False, True))
 
     def _go(
         self,
@@ -300,8 +344,9 @@ class Dissemination:
         state = states[place] if place in states else self._graph.policy_states.get(place)
 
         def facts(id: str) -> Mapping[str, Any]:
-            node = self._nodes.get(id)
-            return (edges[id].child if node is None else node).facts
+            # Whoever stands behind a port is no node of the graph.
+            edge = None if kind is Kind.PUBLISHING else edges.get(id)
+            return (self._nodes[id] if edge is None else edge.child).facts
 
         def reaches(hop: str) -> bool:
             edge = edges[hop]
@@ -346,7 +391,9 @@ class Dissemination:
             if arrived is None or edge.child.id in climbed:
                 continue
             if not edge.child.is_scope:
-                return True
+                if self._has_any(edge, n):
+                    return True
+                continue
             below.extend((each, arrived) for each in edge.child.children.values())
         return False
 
@@ -401,11 +448,9 @@ class Dissemination:
         for (id, version), (depth, way) in levels.items():
             node = self._nodes[id]
             edges = {
-                edge.child.id: edge
-                for edge in self._likely(node, version)
-                if not edge.child.is_scope
-                and edge.child.id not in climbed
-                and self._cross.down(edge, version) is not None
+                hop: edge
+                for hop, edge in self._hops(Kind.DELIVERY, node, version, climbed).items()
+                if not edge.child.is_scope and self._has_any(edge, version)
             }
             if edges:
                 hits.setdefault(depth, []).append((node, version, edges, way))

@@ -22,9 +22,11 @@ traffic, history and last values all have the answer of the time of publication.
     =ID                        of the component that the graph names so, in all scopes it is in
     N:SCOPE LABEL              of those whom the rule LABEL of SCOPE takes in; N is SCOPE's length
     the same, NUL, CONDITION   of those among them who have what a policy of SCOPE asks of members
+    the same, NUL, =NAME       of the one among them whom a policy of SCOPE has chosen
     @PRODUCER                  of the publisher itself, which hears what it publishes
     (empty)                    of all that are in no scope
     ~CROSSING                  no place: the edge on which something waits
+    ^                          of brokers, which hear what lets go of what they hold
 
 A component hears what it has published itself only as the publisher, never as a member: that would
 be an echo.
@@ -66,6 +68,7 @@ from stentor.scopes.nodes import Edge, Node
 from stentor.scopes.places import (
     MAX_PAST,
     NOWHERE,
+    WORDS,
     Span,
     View,
     Waiting,
@@ -73,13 +76,15 @@ from stentor.scopes.places import (
     gaps,
     joined,
     named,
+    personal,
     place_of_component,
     place_of_publisher,
     place_of_rule,
     without,
 )
-from stentor.scopes.policies import RequirePrivilege
+from stentor.scopes.policies import Hold, Kind, RequirePrivilege, compares
 from stentor.scopes.reach import MAX_ANSWERS, Reach, translated_members
+from stentor.scopes.roster import Roster, watched
 
 #: Versions of one publication; a graph that makes more of it lets none of the others pass.
 MAX_VERSIONS: Final = 64
@@ -90,6 +95,8 @@ MAX_FILTERS: Final = 100_000
 FEW_FILTERS: Final = 3
 #: Changes of places of which it is known whom they concern.
 MAX_MOVES: Final = 256
+#: Numbers in a second, which rise over restarts as well: those of a clock of microseconds.
+PER_SECOND: Final = 1_000_000
 
 
 #: What decides how far a publisher is heard: its name, if the graph has it, and its places.
@@ -109,8 +116,9 @@ class Decided(NamedTuple):
 
     #: In which versions it is visible where; None stands for it as it came.
     versions: list[tuple[Stamp, Notification | None]]
-    #: When it is looked at again, and what is remembered of it until then.
-    later: list[tuple[float, Stamp, Notification | None]]
+    #: When it is looked at again, and what is remembered of it until then; None if something else
+    #: has to happen first.
+    later: list[tuple[float | None, Stamp, Notification | None]]
 
 
 class Component:
@@ -124,6 +132,8 @@ class Component:
         #: What rules look at, where the graph does not name it.
         self.facts: Mapping[str, Any] = {**attributes, "name": name, "roles": ()}
         self.view = View(producer, {}, True)
+        #: Whether it is this broker itself, which sees what is said to brokers and nothing else.
+        self.is_broker = False
         #: As of which changes the view, the reach and the way up are known.
         self.viewed = self.climbs = self.placed = -1
         self.node = Node(_stand_in(place_of_publisher(producer)), is_scope=False, name=name)
@@ -165,6 +175,18 @@ class EntryGraph:
         self._translated: dict[_Standing, frozenset[str]] = {}
         self._translated_as_of = -1
         self._filters: Index[Filter] = Index()
+        #: The stream of this broker, the number of what was decided last, and up to which numbers
+        #: words of others were heard that let go of what is held.
+        self.stream = ""
+        self._number = 0
+        self._heard: dict[str, int] = {}
+        #: Whether policies hold something back until something else is said.
+        self.holds = False
+        #: What may set that free.
+        self.letting_go: tuple[Filter, ...] = ()
+        #: Who stands behind ports, and the scopes where that has to be known.
+        self.roster = Roster()
+        self.watched: frozenset[str] = frozenset()
         self._rebuild()
         #: Places as they are, by key, and as they were, oldest first.
         self.places: dict[str, Span] = {}
@@ -223,6 +245,7 @@ class EntryGraph:
         touched: list[Record] = [*were, *new.values()]
         self._disturb(touched)
         self._move(epoch, touched)
+        self._watch()
 
     def restore(
         self,
@@ -245,6 +268,21 @@ class EntryGraph:
         self.moved = self._forgotten = epoch
         self._moves.clear()
         self._size = sum(map(_size, self.records.values())) + sum(map(_size, known))
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.graph.has_policies or self.watched:
+            self.watched = watched(self.graph)
+            self.roster.changed(self.graph)
+        policies = (p for id in self.graph.policed for p in self.graph.node(id).policies.values())
+        holding = [each for each in policies if isinstance(each, Hold)]
+        filters = [f for each in holding for f in (each.release, each.abort) if f is not None]
+        self.holds, self.letting_go = bool(holding), tuple(dict.fromkeys(filters))
+
+    def heard(self, stream: str, number: int) -> None:
+        """A word of a broker was heard."""
+        if number > self._heard.get(stream, 0):
+            self._heard = {**self._heard, stream: number}  # what is held shares the one before
 
     def _alter(self, gone: list[Record], new: Mapping[str, Record]) -> None:
         graph = self.graph
@@ -365,17 +403,29 @@ class EntryGraph:
         where = rule.where if admits is None else str(Filter(rule.where) & admits)
         if condition:
             where = str(Filter(where) & Filter(condition))
-        return Span(key, rule.scope, where, rule.among, epoch)
+        policies = self.graph.scope(rule.scope).policies
+        chosen = not condition and any(
+            kind is not Kind.PUBLISHING and compares(policy) for kind, policy in policies.items()
+        )
+        return Span(key, rule.scope, where, rule.among, epoch, None, chosen)
 
     # -- components
 
     def view(self, component: Component) -> View:
         """What it may see, as of the present epoch."""
+        if component.is_broker:
+            return View(component.producer, {WORDS: ((0, -1),)}, False)
         if component.viewed != self.moved:
             if component.viewed < 0 or self._concerns(component):
                 component.view = self._view(component)
             component.viewed = self.moved
         return component.view
+
+    def moved_since(self, epoch: int) -> list[Span] | None:
+        """The places that have come or gone since then; None if that is not known any more."""
+        if epoch < self._forgotten:
+            return None
+        return [span for at, spans in self._moves if at > epoch for span in spans]
 
     def _concerns(self, component: Component) -> bool:
         """Whether a place has come or gone, since its view was found, that takes it in."""
@@ -405,6 +455,9 @@ class EntryGraph:
                     times = [each for time in times for each in without(time, other.time)]
             for since, until in times:
                 anywhere.append((since, until))
+                if span.chosen:
+                    own = personal(span.key, component.name)
+                    places.setdefault(own, []).append((since, until))
                 if since <= self._first[span.key]:
                     since = 0  # there is nothing older of that name
                 places.setdefault(span.key, []).append((since, until))
@@ -436,7 +489,7 @@ class EntryGraph:
             return component.reach
         known = self.graph.nodes.get(component.name)
         is_named = known is not None and not known.is_scope
-        key = component.name if is_named else None, self.view(component).now
+        key = component.name if is_named else None, self.view(component).shared.now
         reach = self._reaches.get(key)
         if reach is None:
             if len(self._reaches) >= MAX_REACHES or len(self._filters) >= MAX_FILTERS:
@@ -487,6 +540,14 @@ class EntryGraph:
         component.node, component.placed = node, self._built
         return node
 
+    def is_watched(self, component: Component) -> bool:
+        """Whether others have to know of it, since somebody may choose it."""
+        return bool(self.watched) and any(
+            isinstance(record := self.records.get(f"rule {key}"), RuleData)
+            and record.scope in self.watched
+            for key in self.view(component).now
+        )
+
     def may_delay(self, component: Component) -> bool:
         """Whether policies may put off something of it."""
         return self.graph.has_delays and not self._reach(component).is_known
@@ -499,7 +560,7 @@ class EntryGraph:
             self._translated, self._translated_as_of = {}, self._built
         known = self.graph.nodes.get(component.name)
         is_named = known is not None and not known.is_scope
-        key = component.name if is_named else None, self.view(component).now
+        key = component.name if is_named else None, self.view(component).shared.now
         found = self._translated.get(key)
         if found is None:
             node = self._climbing(component)
@@ -578,7 +639,7 @@ class EntryGraph:
             return Decided([(self._mark(component, reach, bits).stamp, None)], [])
         node = self._climbing(component)
         outcome = self._disseminate(node, lambda graph: graph.publish(node.id, n), now)
-        found = self._decided(component, node, n, outcome)
+        found = self._decided(component, node, n, outcome, now)
         own = place_of_publisher(component.producer)
         return found._replace(versions=_with_original(found.versions, self.epoch, component, own))
 
@@ -596,10 +657,10 @@ class EntryGraph:
             (node.id, *waiting.path),
         )
         outcome = self._disseminate(node, lambda graph: graph.resume(crossing), now)
-        return self._decided(component, node, n, outcome)
+        return self._decided(component, node, n, outcome, now)
 
     def _decided(
-        self, component: Component, node: Node, n: Notification, outcome: Outcome
+        self, component: Component, node: Node, n: Notification, outcome: Outcome, now: float
     ) -> Decided:
         # What is put off waits with the broker, on disk, and not in the graph.
         self.graph.policy_states.update(outcome.states)
@@ -616,22 +677,34 @@ class EntryGraph:
             (Stamp(self.epoch, producer, tuple(sorted(keys))), version)
             for version, keys in found.items()
         ]
+        del versions[MAX_VERSIONS:]
+        for held, goes_on in dict.fromkeys(outcome.released):
+            word = {"key": held, "goes_on": goes_on, "stream": self.stream}
+            stamp = Stamp(self.epoch, producer, (WORDS,))
+            versions.append((stamp, Notification({**word, "number": self._next(now)})))
         later = []
         for each in outcome.postponed:
-            if each.until is not None:
-                key = Waiting(
-                    producer,
-                    component.name,
-                    component.attributes,
-                    "" if each.child == node.id else each.child,
-                    each.parent,
-                    each.upward,
-                    each.climbed[1:],
-                    each.path[1:],
-                ).key
-                version = None if each.notification == n else each.notification
-                later.append((each.until, Stamp(self.epoch, producer, (key,)), version))
-        return Decided(versions[:MAX_VERSIONS], later[:MAX_VERSIONS])
+            waiting = Waiting(
+                producer,
+                component.name,
+                component.attributes,
+                "" if each.child == node.id else each.child,
+                each.parent,
+                each.upward,
+                each.climbed[1:],
+                each.path[1:],
+            )
+            if each.key is not None:
+                own = {"stream": self.stream, "number": self._next(now), "heard": self._heard}
+                waiting = msgspec.structs.replace(waiting, held=each.key, **own)
+            version = None if each.notification == n else each.notification
+            later.append((each.until, Stamp(self.epoch, producer, (waiting.key,)), version))
+        return Decided(versions, later[:MAX_VERSIONS])
+
+    def _next(self, now: float) -> int:
+        """The number of one more decision."""
+        self._number = max(self._number + 1, int(now * PER_SECOND))
+        return self._number
 
     def explain(self, component: Component, n: Notification) -> Outcome:
         """All that would become of a publication, with every refusal; changes nothing."""
@@ -650,7 +723,8 @@ class EntryGraph:
         before = nodes.get(node.id)
         nodes[node.id] = node
         try:
-            return begin(Dissemination(self.graph, now=now, explain=explain))
+            roster = self.roster if self.watched else None
+            return begin(Dissemination(self.graph, now=now, explain=explain, roster=roster))
         finally:
             if before is None:
                 del nodes[node.id]
@@ -664,7 +738,7 @@ def _with_original(
     """The original first, which its publisher sees in any case."""
     others = [(stamp, version) for stamp, version in versions if version is not None]
     keys = {own, *(key for stamp, version in versions if version is None for key in stamp.keys)}
-    return [(Stamp(epoch, component.producer, tuple(sorted(keys))), None), *others][:MAX_VERSIONS]
+    return [(Stamp(epoch, component.producer, tuple(sorted(keys))), None), *others]
 
 
 def _stand_in(place: str) -> str:

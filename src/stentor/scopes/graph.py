@@ -27,7 +27,7 @@ from stentor.scopes.interfaces import OMITTED, OPEN, Interface
 from stentor.scopes.mappings import EdgeMapping
 from stentor.scopes.membership import MembershipRule, MembershipRules
 from stentor.scopes.nodes import FEATURES, NO_MAPPING, Edge, Node
-from stentor.scopes.policies import Custom, Delay, Kind, Policy
+from stentor.scopes.policies import Custom, Delay, Hold, Kind, Policy, looked_at
 
 MODES: Final = ("version", "origin", "per_path")
 #: How many notifications policies may hold back at once.
@@ -88,6 +88,11 @@ class ScopeGraph:
         self.epoch = 0
         #: Called with "join" or "leave", the member and the scope, after an edge came or went.
         self.watchers: list[Callable[[str, str, str], None]] = []
+        #: Nodes with a policy, and the ids of ports.
+        self.policed: dict[str, None] = {}
+        self.ports: set[str] = set()
+        #: As of which epoch it is known what policies ask about the way.
+        self._looked_at: tuple[int, frozenset[str] | None] | None = None
         self._mapped: dict[str, dict[str, None]] = {}
         self._special = self._translated = self._delaying = 0
         self.default_scope = default_scope
@@ -258,7 +263,15 @@ class ScopeGraph:
     @property
     def has_policies(self) -> bool:
         """Whether anything chooses among those that interfaces let something pass to."""
-        return any(node.policies for node in self.nodes.values())
+        return bool(self.policed)
+
+    @property
+    def looked_at(self) -> frozenset[str] | None:
+        """The scopes of which policies ask whether something has passed them; None for any."""
+        if self._looked_at is None or self._looked_at[0] != self.epoch:
+            policies = (p for id in self.policed for p in self.nodes[id].policies.values())
+            self._looked_at = self.epoch, looked_at(policies)
+        return self._looked_at[1]
 
     @property
     def has_once(self) -> bool:
@@ -411,12 +424,14 @@ class ScopeGraph:
         port.attributes.update(attributes or {})
         edge = Edge(port, scope, rule.selective, rule.imposed, rule.mapping)
         if edge.carries:
+            self.ports.add(id)
             scope.children[id] = edge
             self._count_mapping(edge, 1)
 
     def remove_port(self, id: str, scope: str) -> None:
         """Nothing stands for them any longer."""
         edge = self.scope(scope).children.pop(id, None)
+        self.ports.discard(id)
         if edge is not None:
             self._count_mapping(edge, -1)
 
@@ -516,6 +531,10 @@ class ScopeGraph:
         self.policy_states.pop((id, kind), None)
         if policy is not None:
             node.policies[kind] = policy
+        if node.policies:
+            self.policed[id] = None
+        else:
+            self.policed.pop(id, None)
         self.epoch += 1
 
     def set_once(self, id: str, once: bool) -> None:
@@ -700,4 +719,4 @@ class ScopeGraph:
 
 
 def _may_delay(policy: Policy | Custom | None) -> bool:
-    return isinstance(policy, Delay | Custom)
+    return isinstance(policy, Delay | Hold | Custom)

@@ -3,38 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from stentor.errors import InvalidScopeGraph
 from stentor.scopes.definition import ComponentData, EdgeData, Record, RuleData, ScopeData
 from stentor.scopes.graph import ScopeGraph
 from stentor.scopes.mappings import is_registered
-from stentor.scopes.policies import (
-    Broadcast,
-    ByPath,
-    ByProducer,
-    Chain,
-    Custom,
-    Delay,
-    Hold,
-    Kind,
-    Nobody,
-    Only,
-    Policy,
-    RequirePrivilege,
-)
-
-#: Policies that decide the same for all whom a rule takes in, or by what they say of themselves.
-_ON_PORTS: Final = (
-    Broadcast,
-    Nobody,
-    Only,
-    Chain,
-    ByProducer,
-    ByPath,
-    Delay,
-    RequirePrivilege,
-)
+from stentor.scopes.policies import Chain, Custom, Kind, Only, Policy
 
 
 def check_references(records: Mapping[str, Record], gone: Iterable[Record]) -> None:
@@ -85,18 +59,7 @@ def check_live(graph: ScopeGraph, records: Iterable[Record]) -> None:
 
 def check_policy(graph: ScopeGraph, id: str, kind: Kind, policy: Policy | Custom) -> None:
     """Raise if brokers cannot do what a policy asks for."""
-    if isinstance(policy, Hold):
-        raise InvalidScopeGraph(
-            f"brokers hold nothing back until something else happens, as the {kind} policy of "
-            f"{id!r} wants: what sets it free may be published at any of them; use delay, or let a "
-            "component hold it"
-        )
     if kind is Kind.PUBLISHING or not graph.rules.of_scope(id):
-        if kind is Kind.TRAVERSE and any(graph.rules.of_scope(each) for each in _below(graph, id)):
-            raise InvalidScopeGraph(
-                f"the traverse policy of {id!r} has to know who is there, and below it rules take "
-                "members in; name the members in the graph"
-            )
         return
     names = {Only: "names", Chain: "handlers"}.get(type(policy))
     for name in getattr(policy, names) if names else ():
@@ -105,18 +68,3 @@ def check_policy(graph: ScopeGraph, id: str, kind: Kind, policy: Policy | Custom
                 f"the {kind} policy of {id!r} chooses {name!r}, which could only be a member by a "
                 "rule, and nobody knows such members by name; name it in the graph"
             )
-    if not isinstance(policy, _ON_PORTS):
-        raise InvalidScopeGraph(
-            f"the {kind} policy of {id!r} chooses among members, and a rule takes in whoever "
-            "comes, at any broker; name the members in the graph, or have them share a group"
-        )
-
-
-def _below(graph: ScopeGraph, id: str) -> set[str]:
-    found, ahead = {id}, [graph.scope(id)]
-    while ahead:
-        for edge in ahead.pop().subscopes.values():
-            if edge.child.id not in found:
-                found.add(edge.child.id)
-                ahead.append(edge.child)
-    return found

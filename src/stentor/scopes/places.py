@@ -20,6 +20,8 @@ from stentor.scopes.membership import few_texts
 
 #: The place of those who are in no scope.
 NOWHERE: Final = ""
+#: The place of brokers, which hear there what lets go of what they hold.
+WORDS: Final = "^"
 #: Places of the past that are remembered; what was published before the oldest is seen by nobody.
 MAX_PAST: Final = 10_000
 
@@ -42,6 +44,12 @@ class Waiting(Struct, array_like=True, frozen=True):
     #: What it has climbed through, and its whole way, both behind the publisher.
     climbed: tuple[str, ...]
     path: tuple[str, ...]
+    #: Of what is held until something is said: for which scope and value, its number at the broker
+    #: with this stream, and up to which numbers words of others had been heard.
+    held: str = ""
+    stream: str = ""
+    number: int = 0
+    heard: dict[str, int] = {}
 
     @property
     def key(self) -> str:
@@ -70,6 +78,15 @@ def place_of_component(id: str) -> str:
     return f"={id}"
 
 
+def personal(place: str, name: str) -> str:
+    """Of all at the place of a rule, the one with this name, whom a policy has chosen."""
+    return f"{place}\0={name}"
+
+
+def is_personal(key: str) -> bool:
+    return "\0=" in key
+
+
 def named(id: str) -> str:
     """No place: that the graph names a component, be it in a scope or not."""
     return f"!{id}"
@@ -88,10 +105,13 @@ class Span(Struct, array_like=True):
     among: list[str]
     since: int
     until: int | None = None
+    #: Whether a policy may choose among those whom it takes in.
+    chosen: bool = False
 
     def is_like(self, other: Span) -> bool:
         """Whether it takes in the same."""
-        return (self.scope, self.where, self.among) == (other.scope, other.where, other.among)
+        mine = self.scope, self.where, self.among, self.chosen
+        return mine == (other.scope, other.where, other.among, other.chosen)
 
     @property
     def time(self) -> tuple[int, int]:
@@ -101,6 +121,12 @@ class Span(Struct, array_like=True):
     @property
     def filter(self) -> Filter:
         return _parsed(self.where)
+
+    @property
+    def texts(self) -> list[tuple[str, str]] | None:
+        """What whoever is there says of itself: one of these texts; None if it may be anything."""
+        name, texts = _texts(self.where)
+        return None if texts is None else [(name, each) for each in texts]
 
     def may_match(self, facts: Mapping[str, Any]) -> bool:
         """A quick test that is right where it says no: most rules ask for one of some texts."""
@@ -145,6 +171,12 @@ class View(Struct, frozen=True, dict=True):  # `dict` is for what is found once
     def now(self) -> tuple[str, ...]:
         """The places at which it still is; components with the same ones see the same."""
         return tuple(sorted(k for k, spans in self.places.items() if spans[-1][1] < 0))
+
+    @cached_property
+    def shared(self) -> View:
+        """What others at the same places see as well: nothing that it was chosen for."""
+        places = {key: spans for key, spans in self.places.items() if not is_personal(key)}
+        return View(self.producer, places, self.outside)
 
     @cached_property
     def constraint(self) -> Filter:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -357,6 +357,29 @@ def register_policy(name: str, chooser: Chooser, *, selecting: bool = True) -> N
 def is_selecting(policy: Policy | Custom) -> bool:
     """Whether it decides once for each version at a scope."""
     return policy.selects if isinstance(policy, Custom) else type(policy).selecting
+
+
+def compares(policy: Policy | Custom) -> bool:
+    """Whether it has to know one hop from another: it compares them, takes turns or counts.
+
+    >>> compares(TopK("load", 3)), compares(RequirePrivilege(2))
+    (True, False)
+    """
+    return isinstance(policy, OneOfN | TopK | RateLimit | Custom)
+
+
+def looked_at(policies: Iterable[Policy | Custom]) -> frozenset[str] | None:
+    """The scopes of which policies ask whether something has passed them; None for any.
+
+    Those that decide once are asked once, whatever way it came first.
+    """
+    found: set[str] = set()
+    for policy in policies:
+        if isinstance(policy, ByPath):
+            found.add(policy.scope)
+        elif isinstance(policy, Custom) and not policy.selects:
+            return None
+    return frozenset(found)
 
 
 def remembers(policy: Policy | Custom) -> bool:

@@ -4,12 +4,18 @@ A publication is decided by the graph of the epoch that its stamp names. For tha
 clients as components, `ScopeGraph.deliveries` says who sees what of it. Whoever was given anything
 else has seen across a boundary. And a subscription that was in force before, and lasts to the end,
 must have been given all that it matches of this, whatever was changed, cut or killed meanwhile.
+
+Among members that rules take in, a policy chooses as the broker knows them at that moment, which
+the model cannot know. So what it has chosen is noted, and the model is told to choose the same; it
+says who was eligible at most. Where nothing fails, these have to be all that were.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Any, TypeAlias
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeAlias
 
 from overlay import Overlay
 
@@ -20,14 +26,30 @@ from stentor.model.codec import decode_header
 from stentor.model.stamp import Stamp, without_stamps
 from stentor.scopes import Interface, MembershipRule, ScopeGraph, mapping_of
 from stentor.scopes.definition import Change, Record, graph_of, records_of
-from stentor.scopes.dissemination import Delivery, Dissemination, Postponed
+from stentor.scopes.dissemination import Delivery, Dissemination, Outcome, Postponed
 from stentor.scopes.entry import Decided, EntryGraph
 from stentor.scopes.graph import BY_HAND, RESERVED
 from stentor.scopes.interfaces import CLOSED, OMITTED, OPEN
 from stentor.scopes.mappings import EdgeMapping
-from stentor.scopes.nodes import NO_MAPPING
+from stentor.scopes.nodes import NO_MAPPING, Edge, Node
 from stentor.scopes.places import Waiting
-from stentor.scopes.policies import ByProducer, Chain, Delay, Kind, Nobody, Only, RequirePrivilege
+from stentor.scopes.policies import (
+    Answer,
+    ByProducer,
+    Chain,
+    Delay,
+    Hold,
+    Kind,
+    Nobody,
+    OneOfN,
+    Only,
+    Question,
+    RateLimit,
+    RequirePrivilege,
+    TopK,
+    Traverse,
+    compares,
+)
 from stentor.simulation.client import Client, SimulatedInbox
 
 FILTERS = ("true", "x >= 1", "x < 3", "k = 'a'", "z = 7", "x = 2 or k = 'b'", "exists y")
@@ -64,9 +86,12 @@ class ScopeHistory:
         names = [f"b{i}" for i in range(size)]
         links = [(names[rng.randrange(i)], names[i]) for i in range(1, size)]
         self.mapped, self.policed = rng.random() < 0.5, rng.random() < 0.4
+        #: Whether policies choose among members; and whether nothing fails.
+        self.choosing = rng.random() < 0.3
+        self.calm = self.choosing and rng.random() < 0.5
         #: Whether subscriptions go only where something is advertised that they overlap.
         self.steered = rng.random() < 0.3
-        self.mapped = self.mapped or self.steered
+        self.mapped = (self.mapped or self.steered) and not self.choosing
         graph = size > 2 and rng.random() < 0.3
         if graph:
             links.append((names[0], names[-1]))
@@ -79,6 +104,14 @@ class ScopeHistory:
         #: What has gone on after it had waited at a scope: by its id, the epoch in which it did,
         #: where, and as what. If a broker has tried it twice, the second time counts.
         self.resumed: dict[str, tuple[int, Waiting, Notification]] = {}
+        #: What has let go of something, and of what; or dropped it.
+        self.said: set[tuple[str, bool]] = set()
+        #: What has gone on before the end although a policy held it, each with its key.
+        self.freed: list[str] = []
+        self.ending = self.judging = False
+        #: What policies have chosen among: by publisher and number, scope and kind, the eligible
+        #: and the chosen ones.
+        self.chosen: dict[tuple[str, int, str, Kind], tuple[set[str], tuple[str, ...]]] = {}
         #: What the graph was in each epoch.
         self.epochs: dict[int, dict[str, Record]] = {}
         self.graph = ScopeGraph()
@@ -111,6 +144,7 @@ class ScopeHistory:
             if client.broker is None:
                 client.connect(sim.hosts[client.homes[-1]])
         sim.settle()
+        self.let_go()
         for _ in range(6):  # as often as something may be put off on its way
             sim.tick(30)
             sim.settle()
@@ -122,7 +156,8 @@ class ScopeHistory:
             ["publish"] * 6
             + ["advance"] * 4
             + ["change"] * 2
-            + ["cut", "mend", "kill", "client", "time"]
+            + ["time"]
+            + ["cut", "mend", "kill", "client"] * (not self.calm)
         ):
             case "publish":
                 client = rng.choice(self.clients)
@@ -178,9 +213,30 @@ class ScopeHistory:
             if rng.random() < 0.5:
                 graph.add_component(f"c{i}")
                 graph.join(f"c{i}", rng.choice([n for n in graph.nodes if n[0] == "s"]))
-        if self.policed:
+        if self.choosing:
+            self.let_choose(graph)
+        elif self.policed:
             self.police(graph)
         return graph
+
+    def let_choose(self, graph: ScopeGraph) -> None:
+        """Policies that choose among members, at some scopes."""
+        rng = self.rng
+        for id in [n for n in graph.nodes if n[0] == "s"]:
+            if rng.random() < 0.6:
+                policy = rng.choice(
+                    [
+                        OneOfN(),
+                        OneOfN("hash", "k"),
+                        OneOfN("least_loaded", "rank", deep=True),
+                        TopK("rank", rng.choice([1, 2])),
+                        RateLimit(rng.choice([5, 50])),
+                    ]
+                )
+                graph.set_policy(id, rng.choice([Kind.DELIVERY, Kind.INTERNAL]), policy)
+            if self.calm and rng.random() < 0.3:
+                order = rng.choice(["top_down", "bottom_up"])
+                graph.set_policy(id, Kind.TRAVERSE, Traverse(order, rng.choice(["first", "all"])))
 
     def police(self, graph: ScopeGraph) -> None:
         rng = self.rng
@@ -195,6 +251,8 @@ class ScopeHistory:
                         Delay(rng.choice([0, 3, 20])),
                         Delay(10, Filter("x > 1")),
                         RequirePrivilege(rng.choice([1, 2]), "rank"),
+                        Hold("k", Filter("x = 3"), Filter("x = 0")),
+                        Hold("k", Filter("x = 3")),
                     ]
                 )
                 graph.set_policy(
@@ -213,6 +271,19 @@ class ScopeHistory:
             )
         )
 
+    def let_go(self) -> None:
+        """In the end nobody holds anything any more, so that all of it goes on."""
+        self.ending = True
+        graph = graph_of(records_of(self.graph))
+        for id in list(graph.policed):
+            for kind, policy in list(graph.node(id).policies.items()):
+                if isinstance(policy, Hold):
+                    graph.set_policy(id, kind, None)
+        host = self.sim.hosts[self.names[0]]
+        host.core.scoping.deploy(records_of(graph), self.answers.append)
+        self.sim.carry_out(host)
+        self.sim.settle()
+
     def altered(self) -> ScopeGraph:
         rng = self.rng
         graph = graph_of(records_of(self.graph))
@@ -226,7 +297,7 @@ class ScopeHistory:
             case "rule":
                 if graph.rules.of_scope(scope):
                     graph.remove_rule(scope, "r")
-                if rng.random() < 0.7 and not graph.scope(scope).policies:
+                if rng.random() < 0.7 and (self.choosing or not graph.scope(scope).policies):
                     self.rule(graph, scope, rng.choice(TENANTS))
             case "edge":
                 other = rng.choice(scopes)
@@ -253,8 +324,20 @@ class ScopeHistory:
         graph = graph_of(self.epochs[epoch])
         for client in self.clients:
             if client.id not in graph:
-                graph.add_component(client.id, attributes=client.attributes)
+                wanted = [filter for each, _, filter in self.inboxes if each is client]
+                interface = Interface(tuple(wanted), None) if self.choosing else OMITTED
+                graph.add_component(client.id, interface=interface, attributes=client.attributes)
         return graph
+
+    def chosen_alike(self, model: ScopeGraph, publisher: str, n: Notification) -> None:
+        """Have the model choose what was chosen, and look at those it had to choose from."""
+        for id in list(model.policed):
+            for kind, policy in list(model.node(id).policies.items()):
+                if compares(policy):
+                    eligible, chosen = self.chosen.get(
+                        (publisher, _sequence(n), id, kind), (set(), ())
+                    )
+                    model.set_policy(id, kind, Noted(policy, eligible, chosen, self.calm))
 
     def carried_on(self, owed: dict[tuple[str, str, int], set[frozenset[Any]]]) -> set[_Crossing]:
         """Add what is owed of all that has waited; which crossings that were, and led to."""
@@ -274,8 +357,17 @@ class ScopeHistory:
                 origin = waiting.producer, _sequence(n)
                 for each in outcome.deliveries:
                     owe(owed, each, origin)
-                found |= {_crossing(each, origin) for each in outcome.postponed}
+                found |= self.put_off(outcome, origin)
         return found
+
+    def put_off(self, outcome: Outcome, origin: tuple[str, int]) -> set[_Crossing]:
+        """The crossings on which something waits, without those that may have been dropped."""
+        self.said |= set(outcome.released)
+        return {
+            _crossing(each, origin)
+            for each in outcome.postponed
+            if each.key is None or (each.key, False) not in self.said
+        }
 
     def members_at(self, epoch: int, model: ScopeGraph, waiting: Waiting) -> list[str]:
         """Who is at the end of an edge on which something waits."""
@@ -300,6 +392,7 @@ class ScopeHistory:
             assert known or port, f"what {publisher} said waits for ever from {child} to {parent}"
 
     def judge(self) -> None:
+        self.judging = True
         seen: dict[tuple[str, int], tuple[Stamp | None, Notification]] = {}
         for host in self.sim.hosts.values():
             for i, (data, _) in enumerate(host.log.entries, 1):
@@ -309,19 +402,30 @@ class ScopeHistory:
                     decode_header(bare).notification(),
                 )
         owed: dict[tuple[str, str, int], set[frozenset[Any]]] = {}
+        for stamp, n in seen.values():  # what may drop something comes first
+            if stamp is not None and n.id is not None and n.id.producer == stamp.publisher:
+                self.said |= set(self.model(stamp.epoch).outcome(n, stamp.publisher).released)
         waits = self.carried_on(owed)
         for stamp, n in seen.values():
             if stamp is not None and n.id is not None and n.id.producer == stamp.publisher:
                 model = self.model(stamp.epoch)
+                if self.choosing:
+                    self.chosen_alike(model, stamp.publisher, n)
                 found = model.outcome(n, stamp.publisher)
                 for each in found.deliveries:
                     owe(owed, each, _origin(n))
-                waits |= {_crossing(each, _origin(n)) for each in found.postponed}
+                waits |= self.put_off(found, _origin(n))
                 nowhere = [c.id for c in self.clients if not model.parents(c.id)]
                 if stamp.publisher in nowhere:  # all who are in no scope see each other
                     for id in nowhere:
                         owed.setdefault((id, *_origin(n)), set()).add(frozenset(dict(n).items()))
         self.check_waiting(waits)
+        for key in self.freed:
+            scope = key.partition("\0")[0]
+            kept = [
+                f"scope {scope}" in r and _holds(r[f"scope {scope}"]) for r in self.epochs.values()
+            ]
+            assert (key, True) in self.said or not all(kept), f"nobody has let go of {key!r}"
         for client, inbox, filter in self.inboxes:
             had: set[tuple[Any, ...]] = set()
             for stream, offset, _ in inbox.given:
@@ -340,8 +444,35 @@ class ScopeHistory:
                         )
 
 
+class Noted(Nobody, frozen=True):
+    """A policy of the model that chooses what a broker has chosen, if that was its to choose."""
+
+    selecting: ClassVar[bool] = True
+    policy: Any
+    had: set[str]
+    chosen: tuple[str, ...]
+    #: Whether the broker must have known all whom it could choose.
+    calm: bool
+
+    def decide(self, asked: Question, state: Any) -> Answer:
+        eligible = set(asked.eligible)
+        assert self.had <= eligible, f"{self.had - eligible} are not eligible at {asked.scope}"
+        assert not self.calm or self.had == eligible, f"{eligible - self.had} were left out"
+        most = {OneOfN: 1, TopK: getattr(self.policy, "k", 0)}.get(type(self.policy), len(eligible))
+        fewer = isinstance(self.policy, RateLimit) or getattr(self.policy, "deep", False)
+        assert len(self.chosen) == min(most, len(self.had)) or (
+            fewer and set(self.chosen) <= self.had
+        )
+        return Answer(self.chosen)
+
+
 #: A publication, and an edge that it has to cross later.
 _Crossing: TypeAlias = tuple[str, int, str, str]
+
+
+def _holds(record: Record) -> bool:
+    policies = getattr(record, "policies", {}).values()
+    return any("hold" in str(each).lower() for each in policies)
 
 
 def _crossing(each: Postponed, origin: tuple[str, int]) -> _Crossing:
@@ -379,13 +510,54 @@ def run_scope_history(seed: int) -> ScopeHistory:
         assert known == self.records, "brokers have different graphs in the same epoch"
 
     def gone_on(self: EntryGraph, stamp: Stamp, n: Notification, now: float = 0.0) -> Decided:
-        history.resumed[str(n.id)] = self.epoch, Waiting.of(stamp), n
+        waiting = Waiting.of(stamp)
+        history.resumed[str(n.id)] = self.epoch, waiting, n
+        if waiting.held and not history.ending:
+            history.freed.append(waiting.held)
         return resume(self, stamp, n, now)
 
-    resume = EntryGraph.resume
+    def chosen(
+        self: Dissemination,
+        kind: Kind,
+        node: Node,
+        n: Notification,
+        edges: Mapping[str, Edge],
+        *more: Any,
+    ) -> Answer:
+        known = (node.id, kind, n) in self._decided
+        answer = decide(self, kind, node, n, edges, *more)
+        if not history.judging and compares(node.policies[kind]) and not known:
+            publisher = self._publisher.removeprefix(f"{RESERVED}@")
+            history.chosen[publisher, _sequence(n), node.id, kind] = set(edges), answer.now
+        return answer
+
+    resume, decide = EntryGraph.resume, Dissemination._decide
     EntryGraph.change, EntryGraph.resume = noted, gone_on  # type: ignore[method-assign]
+    Dissemination._decide = chosen  # type: ignore[method-assign]
     try:
         history.run()
     finally:
         EntryGraph.change, EntryGraph.resume = change, resume  # type: ignore[method-assign]
+        Dissemination._decide = decide  # type: ignore[method-assign]
     return history
+
+
+if __name__ == "__main__":
+    import sys
+
+    first, count = int(sys.argv[2]), int(sys.argv[1])
+    kinds: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        try:
+            done = run_scope_history(seed)
+        except BaseException:
+            print(f"history {seed} is wrong", flush=True)
+            raise
+        kinds["choosing"] += done.choosing
+        kinds["calm"] += done.calm
+        kinds["mapped"] += done.mapped
+        kinds["chosen"] += len(done.chosen)
+        kinds["delayed"] += len(done.resumed)
+        kinds["held"] += sum(bool(waiting.held) for _, waiting, _ in done.resumed.values())
+        kinds["freed"] += len(done.freed)
+    print(f"{count:,} histories from {first} on, none wrong; {dict(kinds)}", flush=True)

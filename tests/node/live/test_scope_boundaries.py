@@ -22,6 +22,7 @@ import stentor
 from stentor.broker import Broker, Settings
 from stentor.broker.settings import Grant
 from stentor.client.direct import Direct
+from stentor.composite import Pattern
 from stentor.errors import (
     AccessDenied,
     InvalidNotification,
@@ -37,7 +38,7 @@ from stentor.protocol import messages as m
 from stentor.scopes import Kind, MembershipRule, ScopeGraph
 from stentor.scopes.definition import Change, records_of
 from stentor.scopes.definition import encode as encode_change
-from stentor.scopes.policies import Delay, RequirePrivilege
+from stentor.scopes.policies import Delay, RequirePrivilege, TopK
 
 HIDDEN = pytest.mark.spec("R-04.13", "04/T17", "04/P16", "R-05.14")
 pytestmark = HIDDEN
@@ -457,6 +458,90 @@ async def test_by_dead_letters() -> None:
                 await (await anext(box)).nack()
                 assert (await anext(letters))["event.secret"] == 42
         assert await w.seen(spying) == []
+
+
+@looped
+async def test_by_a_detector() -> None:
+    """Equal patterns of clients in different scopes are not detected together."""
+    pattern = Pattern("A", events={"A": "exists secret"})
+    async with world() as w, w.insider.detect(pattern) as own, w.spy.detect(pattern) as spying:
+        await w.vault.publish(SECRET, ack=True)
+        found = await anext(own)
+        assert "42" in repr(dict(found)), "it has seen what it is about"
+        await w.spy.publish({"secret": 0}, ack=True)
+        seen = await anext(spying)
+        assert "42" not in repr(dict(seen))
+        assert seen.id != found.id
+
+
+@looped
+async def test_by_a_pattern_over_what_others_detect() -> None:
+    pattern = Pattern("A", events={"A": "exists secret"})
+    async with world() as w, w.insider.detect(pattern) as own:
+        async with w.spy.subscribe("isa composite or exists end") as spying:
+            await w.vault.publish(SECRET, ack=True)
+            await anext(own)
+            assert await w.seen(spying) == []
+
+
+def choosing() -> ScopeGraph:
+    """A graph in which one member of acme is chosen, by name."""
+    graph = tenants("acme", "beta")
+    graph.set_policy("acme", Kind.INTERNAL, TopK("rank", 1))
+    return graph
+
+
+@looped
+async def test_by_the_place_of_whoever_is_chosen() -> None:
+    """Another member of the scope sees nothing of it, whatever it is called."""
+    async with world() as w:
+        await deploy(w.broker, choosing())
+        address, acme = w.broker.address, {"tenant": "acme"}
+        async with (
+            stentor.connect(address, name="best", attributes={**acme, "rank": 9}) as best,
+            stentor.connect(address, name="rule=best", attributes=acme) as spy,
+            best.subscribe("exists secret") as known,
+            spy.subscribe("exists secret") as spying,
+        ):
+            await w.vault.publish(SECRET, ack=True)
+            assert (await anext(known))["secret"] == 42
+            await spy.publish({"secret": 0}, ack=True)
+            assert (await anext(spying))["secret"] == 0
+            async with spy.subscribe("exists secret", since="earliest") as again:
+                assert (await anext(again))["secret"] == 0
+
+
+@looped
+async def test_by_the_last_value_that_was_for_whoever_was_chosen() -> None:
+    async with world() as w:
+        await deploy(w.broker, choosing())
+        address, attributes = w.broker.address, {"tenant": "acme", "rank": 9}
+        async with stentor.connect(address, name="best", attributes=attributes) as best:
+            async with best.subscribe("exists secret") as known:
+                await w.vault.publish(SECRET, ack=True, retain="key")
+                assert (await anext(known))["secret"] == 42
+        await deploy(w.broker, tenants("acme", "beta"))
+        async with w.insider.subscribe("", retained=True) as spying:
+            await w.insider.publish({"x": 1}, ack=True)
+            assert dict(await anext(spying)) == {"x": 1}
+
+
+@looped
+async def test_by_history_of_what_others_were_chosen_for() -> None:
+    """Once nobody chooses any more, what was published before is still for whom it was for."""
+    async with world() as w:
+        await deploy(w.broker, choosing())
+        address, attributes = w.broker.address, {"tenant": "acme", "rank": 9}
+        async with stentor.connect(address, name="best", attributes=attributes) as best:
+            async with best.subscribe("exists secret") as known:
+                await w.vault.publish(SECRET, ack=True)
+                assert (await anext(known))["secret"] == 42
+            await deploy(w.broker, tenants("acme", "beta"))
+            await w.vault.publish({"secret": 1}, ack=True)
+            async with w.insider.subscribe("", since="earliest") as spying:
+                assert (await anext(spying))["secret"] == 1
+            async with best.subscribe("exists secret", since="earliest") as again:
+                assert [(await anext(again))["secret"] for _ in range(2)] == [42, 1]
 
 
 @looped

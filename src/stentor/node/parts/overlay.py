@@ -28,6 +28,7 @@ from stentor.node.parts.catching_up import CatchingUp
 from stentor.node.parts.groups import Groups
 from stentor.node.parts.homes import Homes
 from stentor.node.parts.probing import Probing
+from stentor.node.parts.rosters import Rosters
 from stentor.node.parts.routing import Routing
 from stentor.node.stock import Stock
 from stentor.node.subscriptions import Subscriptions
@@ -59,6 +60,7 @@ class Overlay:
         catching_up: CatchingUp,
         groups: Groups,
         homes: Homes,
+        rosters: Rosters,
         subscriptions: Subscriptions,
         borders: Borders,
         assurance: Assurance,
@@ -77,6 +79,7 @@ class Overlay:
         self._catching_up = catching_up
         self._groups = groups
         self._homes = homes
+        self._rosters = rosters
         self._subscriptions = subscriptions
         self._borders = borders
         self._assurance = assurance
@@ -129,6 +132,7 @@ class Overlay:
             self._agenda.to_links((neighbor, m.Mark(stream, heads[stream])) for stream in told)
         self._groups.link_up(neighbor)
         self._homes.link_up(neighbor)
+        self._rosters.link_up(neighbor)
         self._changed()
 
     def link_down(self, neighbor: str) -> None:
@@ -235,6 +239,7 @@ class Overlay:
         for stream in streams:
             self._groups.gone(stream)
             self._homes.gone(stream)
+            self._rosters.gone(stream)
         self._lost(streams)
 
     def _lost(self, streams: Collection[m.StreamId]) -> None:

@@ -108,8 +108,13 @@ class Probing:
         self._afterwards: dict[int, deque[tuple[int, Callable[[], None], bool]]] = {}
         #: Answers of which not everybody has been told.
         self._answers: deque[Iterator[None]] = deque()
+        self._at_in_force: list[Callable[[Consumer], None]] = []
         subscriptions.at_leave(self._left)
         subscriptions.at_end(self._forget)
+
+    def at_in_force(self, note: Callable[[Consumer], None]) -> None:
+        """Call this when all brokers know what a consumer asks for, or more of that."""
+        self._at_in_force.append(note)
 
     def _left(self, consumer: Consumer) -> None:
         self.settling.pop(consumer, None)
@@ -316,7 +321,11 @@ class Probing:
     ) -> None:
         """A feed learns how far streams had come."""
         feed = subscription.feed
-        subscription.interest.in_force(number)
+        if subscription.interest.recent:
+            subscription.interest.in_force(number)
+            for consumer in subscription.consumers:
+                if consumer not in self.settling:
+                    self._tell_in_force(consumer)
         self._catching_up.ask_again(feed, left_out, number + 1)
         for stream in left_out:
             feed.interrupted(stream, number + 1)
@@ -339,6 +348,10 @@ class Probing:
         self._hungry.add(feed.id)
         self._ready.add(feed.id)
 
+    def _tell_in_force(self, consumer: Consumer) -> None:
+        for note in self._at_in_force:
+            note(consumer)
+
     def _begin_afresh(self, left_out: list[m.StreamId]) -> None:
         """Who was left out has to read from the journal what enters here from now on."""
         directory = self._directory
@@ -357,6 +370,7 @@ class Probing:
         self, session: Session, subscription: Subscription, consumer: Consumer, resumed: bool
     ) -> None:
         """A subscription is in force; one that is durable, when that is on disk."""
+        self._tell_in_force(consumer)
         # Where it begins comes first: who knows that it is in force must know from where on.
         self._progress.tell(subscription)
         durable = subscription.durable

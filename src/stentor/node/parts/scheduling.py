@@ -11,7 +11,8 @@ What is due at the same time goes in one transaction, in the order of its times,
 under way at a time; if it fails, it is tried again.
 
 What a policy of the scope graph delays waits here as well, each on the edge that it is to cross.
-When it is due, the graph as it is then decides where it is visible, and whether it waits again.
+When it is due, the graph as it is then decides where it is visible, and whether it waits again. So
+does what a policy holds until something is said (`stentor.node.parts.holding`); it is never due.
 
 Where advertisements steer, who has published it may be gone, and its advertisement as well. So the
 broker advertises what it has on its schedule, for as long as it runs.
@@ -139,6 +140,8 @@ class Scheduling:
         )
 
     def _as_due(self, entry: Scheduled, data: bytes) -> Stamped:
+        if entry.id in self.schedule.dropped:
+            return Stamped([], [], [], [])
         if is_stamped(data) and waits(split(data)[0]):
             return self._scopes.resume(data, entry)
         keys = [] if entry.key is None else [(entry.key, 0)]

@@ -32,7 +32,7 @@ into the group that they belong to now.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
@@ -47,12 +47,15 @@ from stentor.errors import (
     StentorError,
 )
 from stentor.node.agenda import Agenda, CloseClient, Persist
+from stentor.node.assurance import Assurance
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
+from stentor.node.parts.holding import Holding
 from stentor.node.parts.offers import Offers
 from stentor.node.parts.probing import Probing
+from stentor.node.parts.rosters import Rosters
 from stentor.node.parts.routing import Routing
 from stentor.node.scopes import Scopes
 from stentor.node.sessions import Sessions
@@ -111,10 +114,16 @@ class Scoping:
         probing: Probing,
         catching_up: CatchingUp,
         offers: Offers,
+        holding: Holding,
+        rosters: Rosters,
+        assurance: Assurance,
         hungry: Turns[str],
         clock: Clock,
         agenda: Agenda,
     ) -> None:
+        self._holding = holding
+        self._rosters = rosters
+        self._assurance = assurance
         self._scopes = scopes
         self._subscriptions = subscriptions
         self._sessions = sessions
@@ -275,6 +284,7 @@ class Scoping:
     def _tell(self, message: m.Scopes, but: str | None = None) -> None:
         for neighbor in self._routing.neighbors:
             if neighbor != but:
+                self._assurance.say(neighbor)
                 self._agenda.to_link(neighbor, message)
 
     def _all(self) -> m.Scopes:
@@ -370,10 +380,24 @@ class Scoping:
             self._scopes.active = True
             self._offers.hush()
         yield from self._offers.scopes_moved()
-        if not is_first and self._scopes.entry.moved <= old:
-            return  # nobody sees anything else than before
-        for subscription in list(self._subscriptions.held.values()):
-            if self._subscriptions.held.get(subscription.feed.id) is subscription:
+        concerned = None if is_first else self._scopes.concerned(old)
+        if is_first or self._scopes.entry.moved > old:  # else everybody sees the same as before
+            yield from self._ask_anew(concerned)
+        yield from self._holding.scopes_moved()
+        yield from self._rosters.scopes_moved(concerned)
+
+    def _ask_anew(self, concerned: list[int] | None) -> Iterator[None]:
+        held = self._subscriptions.held
+        if concerned is None:
+            subscriptions = list(held.values())
+        else:
+            sessions = (self._sessions.held.get(id) for id in concerned)
+            of = (
+                s for each in sessions if each is not None for s, _ in each.subscriptions.values()
+            )
+            subscriptions = list(dict.fromkeys(of))
+        for subscription in subscriptions:
+            if held.get(subscription.feed.id) is subscription:
                 yield from self._amend(subscription)
                 yield  # what a component may see can take long to put into words
 
@@ -418,6 +442,13 @@ class Scoping:
 
     # -- what operators see
 
+    def _held(self) -> dict[str, int]:
+        """How much each scope holds back here."""
+        found = Counter[str]()
+        for key, waiting in self._scopes.held.items():
+            found[key.partition("\0")[0]] += len(waiting)
+        return dict(found)
+
     def shown(self) -> dict[str, Any]:
         """The graph as it is, as plain data."""
         entry = self._scopes.entry
@@ -433,5 +464,6 @@ class Scoping:
             "graph": encode(Change(list(entry.records.values()))) if self.owner else b"",
             "members": members,
             "crossed": [[*edge, count] for edge, count in entry.crossed.items()],
+            "held": self._held(),
             "superseded": self.superseded,
         }
