@@ -157,6 +157,7 @@ _KEPT = {
         "checks",
         "volatile_checks",
         "at_end",
+        "at_in_force",
         "at_leave",
         "at_routed",
         "at_let_in",
