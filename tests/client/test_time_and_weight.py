@@ -441,6 +441,25 @@ async def test_an_error_publishes_nothing_and_what_was_taken_comes_again() -> No
 
 
 @looped
+async def test_it_takes_from_subscriptions_of_its_own_client_only() -> None:
+    """The broker would answer the client that settles, and the other would wait for ever."""
+    async with (
+        served() as broker,
+        stentor.connect(broker.address) as bus,
+        stentor.connect(broker.address) as other,
+        bus.subscribe("exists x", durable="d", settle=True) as orders,
+    ):
+        await bus.publish({"x": 1}, ack=True)
+        async with other.transaction() as transaction:
+            with pytest.raises(InvalidConfiguration, match="another client's"):
+                await transaction.take(orders, timeout=60)
+            n = await orders.get(timeout=60)  # nothing was taken
+            with pytest.raises(InvalidConfiguration, match="another client's"):
+                transaction.ack(n)
+        n.ack()
+
+
+@looped
 async def test_one_that_is_anothers_by_now_publishes_nothing() -> None:
     async with (
         served() as broker,

@@ -93,7 +93,7 @@ class Transaction:
         what was taken comes again.
         """
         self._check_open()
-        subscription.takeable()
+        self._check_takeable(subscription)
         event = await subscription.get(timeout)
         assert subscription.last is not None
         self.ack(subscription.last)
@@ -107,8 +107,16 @@ class Transaction:
                 "this notification is not settled on its own; subscribe with durable= and "
                 "settle=True"
             )
-        notification.delivery.subscription.takeable()
+        self._check_takeable(notification.delivery.subscription)
         self._taken.append(notification)
+
+    def _check_takeable(self, subscription: Subscription[Any]) -> None:
+        subscription.takeable()
+        if subscription.attachment.local is not self._bus._local:
+            raise InvalidConfiguration(
+                "the subscription is another client's, which alone settles what it is given; take "
+                "from it in a transaction of its own bus"
+            )
 
     def _check_open(self) -> None:
         if self.state != "open":
