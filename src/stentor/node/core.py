@@ -31,7 +31,7 @@ hears which message.
     progress       how far streams have come                          progress.py
     scoping        the scope graph: changes, and what follows of them scoping.py
     detectors      composite events, found here                       detectors.py
-    holding        what scopes hold back until something is said     holding.py
+    scope_holds    what scopes hold back until something is said     scope_holds.py
     rosters        members among whom policies of scopes choose       rosters.py
     placements     composite events that are found elsewhere          placements.py
     pulses         how far streams are by which time, for detectors   pulses.py
@@ -71,7 +71,6 @@ from stentor.node.clock import Clock
 from stentor.node.durable import Durable
 from stentor.node.graph_directory import GraphDirectory
 from stentor.node.holdings import Holdings
-from stentor.node.holds import Holds
 from stentor.node.hooks import Hooks
 from stentor.node.journals import Journals
 from stentor.node.latencies import Latencies
@@ -84,7 +83,6 @@ from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.detectors import Detectors
 from stentor.node.parts.durables import Durables, Hear
 from stentor.node.parts.groups import Groups
-from stentor.node.parts.holding import Holding
 from stentor.node.parts.homes import Homes
 from stentor.node.parts.inquiries import Inquiries
 from stentor.node.parts.last_values import LastValues
@@ -100,12 +98,14 @@ from stentor.node.parts.pulses import Pulses
 from stentor.node.parts.rosters import Rosters
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.scheduling import Scheduling
+from stentor.node.parts.scope_holds import ScopeHolds
 from stentor.node.parts.scoping import Scoping
 from stentor.node.parts.settlements import Settlements
 from stentor.node.parts.subscribing import Subscribing
 from stentor.node.parts.traffic import Traffic
 from stentor.node.parts.transactions import Transactions
 from stentor.node.parts.wanted import STORED, WantedHistory
+from stentor.node.pauses import Pauses
 from stentor.node.portions import portions
 from stentor.node.reading import Fetches
 from stentor.node.rendezvous_directory import RendezvousDirectory
@@ -228,7 +228,7 @@ class Core:
         self.routing = routing
         schedule = Schedule(bounds.scheduled, bounds.scheduled_bytes, bounds.owners)
         self._schedule = schedule
-        self._holds = holds = Holds(sessions, time)
+        self._pauses = pauses = Pauses(sessions, time)
         checks: list[Check] = [
             Identity(time),
             Unstamped(),
@@ -243,7 +243,7 @@ class Core:
             self.traffic,
             checks=checks,
             schedule=schedule,
-            holds=holds,
+            pauses=pauses,
             journals=journals,
             sessions=sessions,
             clock=time,
@@ -388,7 +388,7 @@ class Core:
             routing,
             probing=self.probing,
             publishing=self.publishing,
-            holds=holds,
+            pauses=pauses,
             deliveries=self.deliveries,
             sessions=sessions,
             clock=time,
@@ -401,7 +401,7 @@ class Core:
             sessions=sessions,
             subscriptions=subscriptions,
             probing=self.probing,
-            holds=holds,
+            pauses=pauses,
             journals=journals,
             directory=directory,
             routing=routing,
@@ -475,7 +475,7 @@ class Core:
             clock=time,
             agenda=agenda,
         )
-        self.holding = Holding(
+        self.scope_holds = ScopeHolds(
             scopes,
             schedule,
             subscribing=self.subscribing,
@@ -487,7 +487,7 @@ class Core:
         )
         self.scoping = Scoping(
             scopes,
-            holding=self.holding,
+            holds=self.scope_holds,
             rosters=self.rosters,
             assurance=assurance,
             subscriptions=subscriptions,
@@ -611,7 +611,7 @@ class Core:
         if not self.deliveries.congested:
             self.publishing.answer()
         self.settlements.publish()
-        self.holding.look()
+        self.scope_holds.look()
         self.scheduling.look()
         self.transactions.publish()
         self.placements.tell()
@@ -650,7 +650,7 @@ class Core:
         self.catching_up.tick()
         self.leases.tick()
         self.deliveries.tick()
-        self._holds.tick()
+        self._pauses.tick()
         self.settlements.tick()
         self.last_values.tick()
         self.overlay.tick()
@@ -672,7 +672,7 @@ class Core:
         self._offers.most = bounds.subscriptions
         self.subscribing.rebound(bounds.subscriptions, bounds.queue)
         self.publishing.rebound(bounds.window)
-        self._holds.rebound()
+        self._pauses.rebound()
         self.deliveries.patience = bounds.block
 
     # -- clients
@@ -849,7 +849,7 @@ class Core:
         """Take up what was on disk to be delivered later."""
         scheduled = list(scheduled)
         self.scheduling.schedule.restore(scheduled)
-        self.holding.restore(scheduled)
+        self.scope_holds.restore(scheduled)
 
     def pause(self, paused: bool) -> None:
         """Whether what is kept here is being handed over, and is to stay as it is."""

@@ -19,7 +19,7 @@ somebody in another has kept under the same key.
 What a policy delays waits on the schedule, as what is published with `delay=` does, under the id of
 a version. It says there on which edge it waits. When it is due the graph of that moment decides how
 it goes on, and it enters the journal then; see `stentor.node.parts.scheduling`. What a policy holds
-waits there until something is said, at whatever broker; see `stentor.node.parts.holding`.
+waits there until something is said, at whatever broker; see `stentor.node.parts.scope_holds`.
 
 Without a graph nothing here is looked at: `active` is False.
 """

@@ -31,12 +31,12 @@ from stentor.model.stamp import KEYS
 from stentor.node.agenda import Agenda
 from stentor.node.clock import Clock
 from stentor.node.demand import Demands
-from stentor.node.holds import Holds
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.deliveries import Deliveries
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
+from stentor.node.pauses import Pauses
 from stentor.node.reading import received
 from stentor.node.scopes import Scopes, check_names
 from stentor.node.session import Session
@@ -62,7 +62,7 @@ class Offers:
         *,
         probing: Probing,
         publishing: Publishing,
-        holds: Holds,
+        pauses: Pauses,
         deliveries: Deliveries,
         sessions: Sessions,
         clock: Clock,
@@ -75,7 +75,7 @@ class Offers:
         self._routing = routing
         self._probing = probing
         self._publishing = publishing
-        self._holds = holds
+        self._pauses = pauses
         self._sessions = sessions
         self._deliveries = deliveries
         self._clock = clock
@@ -141,7 +141,7 @@ class Offers:
         self._routing.advertise(_id(session, message.number), filter)
         self.follow(session)
         if self._routing.is_steered and not message.volatile:
-            self._holds.hold(session)
+            self._pauses.hold(session)
             done = partial(self._in_force, session, message.number)
             self._probing.then(session.id, done, steers=True)
         else:
@@ -150,7 +150,7 @@ class Offers:
             self._demands.watch((session.id, message.number), filter)
 
     def _in_force(self, session: Session, number: int) -> None:
-        self._holds.release(session)
+        self._pauses.release(session)
         self._agenda.to_client(session.id, m.Done(number))
 
     def unadvertise(self, session: Session, message: m.Unadvertise) -> None:
@@ -191,8 +191,8 @@ class Offers:
             return
         for session in list(self._sessions.held.values()):
             if self.follow(session):
-                self._holds.hold(session)
-                release = partial(self._holds.release, session)
+                self._pauses.hold(session)
+                release = partial(self._pauses.release, session)
                 self._probing.then(session.id, release, steers=True)
             yield
 

@@ -4,7 +4,7 @@ A publication goes through these stages:
 
     count      as many as the window allows, of somebody who may publish at all
     hold       until what the client has advertised is in force, and while its grant is too fast
-               (`stentor.node.holds`)
+               (`stentor.node.pauses`)
     check      each of the `checks`: the id, the grant, the advertisement
     scope      in which versions it is visible where, if there is a scope graph
     journal    unless it is volatile; what was published before is left out. What is to be delivered
@@ -41,11 +41,11 @@ from stentor.node.allowance import BURST
 from stentor.node.batch import Batch
 from stentor.node.checks import AtOnce, Check
 from stentor.node.clock import Clock
-from stentor.node.holds import Holds
 from stentor.node.journals import Journals
 from stentor.node.last_values import owned
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.traffic import Traffic
+from stentor.node.pauses import Pauses
 from stentor.node.schedule import Delayed, Schedule
 from stentor.node.scopes import Scopes
 from stentor.node.session import Line, Session, nothing
@@ -82,7 +82,7 @@ class Publishing:
         *,
         checks: Sequence[Check],
         schedule: Schedule,
-        holds: Holds,
+        pauses: Pauses,
         journals: Journals,
         sessions: Sessions,
         clock: Clock,
@@ -97,7 +97,7 @@ class Publishing:
         self._checks = checks
         self._volatile_checks = [AtOnce(), *checks]
         self._schedule = schedule
-        self._holds = holds
+        self._pauses = pauses
         self._journals = journals
         self._sessions = sessions
         self._agenda = agenda
@@ -184,11 +184,11 @@ class Publishing:
             self._reject(session, message, list(range(count)), refusal)
             self._done(session, entry)
             return None
-        if self._holds.keeps(session, (message, entry)):
+        if self._pauses.keeps(session, (message, entry)):
             return None
-        self._holds.charge(session, count)
+        self._pauses.charge(session, count)
         steps = self._taken(session, message, entry)
-        return None if next(steps, _DONE) is _DONE else self._holds.passed(session, steps)
+        return None if next(steps, _DONE) is _DONE else self._pauses.passed(session, steps)
 
     def rebound(self, window: int) -> None:
         """From now on a client may have so many unanswered."""
@@ -203,7 +203,7 @@ class Publishing:
         """Go on with what is on disk, and with what had to wait."""
         if self._landed:
             self._route_landed()
-        self._holds.go_on(self._taken)
+        self._pauses.go_on(self._taken)
 
     def _taken(self, session: Session, message: m.Publish, entry: list[int]) -> Iterator[None]:
         """Check the items and let them in, stretch by stretch; a transaction as a whole."""
@@ -292,7 +292,7 @@ class Publishing:
         _, envelopes, _, problem = self._checked(session, items, volatile=False)
         if problem is not None:
             raise problem
-        self._holds.charge(session, len(items))
+        self._pauses.charge(session, len(items))
         return envelopes
 
     def _reject(
@@ -539,7 +539,7 @@ class Publishing:
     @property
     def has_work(self) -> bool:
         """Whether something is to be routed, or need not wait any more."""
-        return bool(self._landed or self._volatile[0] or self._holds.released)
+        return bool(self._landed or self._volatile[0] or self._pauses.released)
 
     def _route_landed(self) -> None:
         """Route what is on disk and answer for it; if that is much, the rest waits."""

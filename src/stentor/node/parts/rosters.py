@@ -27,11 +27,11 @@ from stentor.node.agenda import Agenda
 from stentor.node.assurance import Assurance
 from stentor.node.border import Borders
 from stentor.node.clock import Clock
-from stentor.node.holds import Holds
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.routing import Routing
+from stentor.node.pauses import Pauses
 from stentor.node.scopes import Scopes
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
@@ -62,7 +62,7 @@ class Rosters:
         sessions: Sessions,
         subscriptions: Subscriptions,
         probing: Probing,
-        holds: Holds,
+        pauses: Pauses,
         journals: Journals,
         directory: Ways,
         routing: Routing | Carriage,
@@ -74,7 +74,7 @@ class Rosters:
         self._scopes = scopes
         self._sessions = sessions
         self._probing = probing
-        self._holds = holds
+        self._pauses = pauses
         self._journals = journals
         self._directory = directory
         self._routing = routing
@@ -133,8 +133,8 @@ class Rosters:
             self._stale.add(name)
 
     def _wait(self, session: Session) -> None:
-        self._holds.hold(session)
-        self._probing.then(session.id, partial(self._holds.release, session))
+        self._pauses.hold(session)
+        self._probing.then(session.id, partial(self._pauses.release, session))
 
     def scopes_moved(self, concerned: list[int] | None) -> Iterator[None]:
         """The graph has changed: others may have to know of more members, or of fewer.

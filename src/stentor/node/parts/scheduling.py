@@ -12,7 +12,8 @@ under way at a time; if it fails, it is tried again.
 
 What a policy of the scope graph delays waits here as well, each on the edge that it is to cross.
 When it is due, the graph as it is then decides where it is visible, and whether it waits again. So
-does what a policy holds until something is said (`stentor.node.parts.holding`); it is never due.
+does what a policy holds until something is said (`stentor.node.parts.scope_holds`); it is never
+due.
 
 Where advertisements steer, who has published it may be gone, and its advertisement as well. So the
 broker advertises what it has on its schedule, for as long as it runs.

@@ -52,11 +52,11 @@ from stentor.node.clock import Clock
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.catching_up import CatchingUp
-from stentor.node.parts.holding import Holding
 from stentor.node.parts.offers import Offers
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.rosters import Rosters
 from stentor.node.parts.routing import Routing
+from stentor.node.parts.scope_holds import ScopeHolds
 from stentor.node.scopes import Scopes
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
@@ -114,14 +114,14 @@ class Scoping:
         probing: Probing,
         catching_up: CatchingUp,
         offers: Offers,
-        holding: Holding,
+        holds: ScopeHolds,
         rosters: Rosters,
         assurance: Assurance,
         hungry: Turns[str],
         clock: Clock,
         agenda: Agenda,
     ) -> None:
-        self._holding = holding
+        self._holds = holds
         self._rosters = rosters
         self._assurance = assurance
         self._scopes = scopes
@@ -383,7 +383,7 @@ class Scoping:
         concerned = None if is_first else self._scopes.concerned(old)
         if is_first or self._scopes.entry.moved > old:  # else everybody sees the same as before
             yield from self._ask_anew(concerned)
-        yield from self._holding.scopes_moved()
+        yield from self._holds.scopes_moved()
         yield from self._rosters.scopes_moved(concerned)
 
     def _ask_anew(self, concerned: list[int] | None) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Holding: what a policy of a scope holds back until something else is said, at whatever broker.
+"""Holds of scopes: what a policy holds back until something else is said, at whatever broker.
 
 What is held waits on the schedule of the broker where it entered, without a time: on disk, within
 the same limits as all that is delivered later. What sets it free, or ends it, is decided where that
@@ -51,7 +51,7 @@ AT_ONCE: Final = 1_000
 APART: Final = 60.0
 
 
-class Holding:
+class ScopeHolds:
     """Knows what is held here, and lets go of it."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Holds: publishers whose next publications have to wait, and what they have sent meanwhile.
+"""Pauses: publishers whose next publications have to wait, and what they have sent meanwhile.
 
 A client waits until what it has advertised is in force, once for each such advertisement, and while
 its grant publishes too fast. The frames that it sends meanwhile are kept in order, as many as its
@@ -25,7 +25,7 @@ Frame: TypeAlias = tuple[m.Publish, list[int]]
 _DONE: Final = object()
 
 
-class Holds:
+class Pauses:
     """Clients whose publications wait."""
 
     def __init__(self, sessions: Sessions, clock: Clock) -> None:
