@@ -13,8 +13,12 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+from pip._vendor.packaging.specifiers import SpecifierSet  # a fresh environment has only pip
+
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
+#: The oldest Python that has to do, whichever resolves: distributions keep the first releases.
+OLDEST = "3.11.2"
 EXTRAS = ("dev", "broker", "archive", "spark", "connect", "kafka")
 
 HEADER = """\
@@ -42,7 +46,17 @@ def resolve(requirements: list[str]) -> dict[str, str]:
             [sys.executable, "-m", "pip", "install", *options, *plan, *requirements], check=True
         )
         installs = json.loads(report.read_text("utf-8"))["install"]
-    found = (entry["metadata"] for entry in installs)
+    found = [entry["metadata"] for entry in installs]
+    newer = [
+        f"{each['name']} {each['version']} needs Python {asked}"
+        for each in found
+        if (asked := each.get("requires_python")) and OLDEST not in SpecifierSet(asked)
+    ]
+    if newer:
+        raise SystemExit(
+            f"{'; '.join(newer)}, and the oldest that is supported is {OLDEST}: name an earlier "
+            "version in pyproject.toml"
+        )
     return {re.sub(r"[-_.]+", "-", each["name"]).lower(): each["version"] for each in found}
 
 
