@@ -243,7 +243,7 @@ async def test_members_come_and_go_by_command(tmp_path: Path) -> None:
         left = json.loads(await live.change("leave", "auditor", "acme", "--json"))
         assert (left["broker"], left["named"]) == (live.broker.name, [])
         assert set(await live.seen("ann", "Note")) == {"bob"}
-        assert "no member" in await live.change("leave", "auditor", "acme", fails=True)
+        assert "not a member" in await live.change("leave", "auditor", "acme", fails=True)
         assert "nowhere" in await live.change("join", "auditor", "nowhere", fails=True)
         # Scopes as well, and what goes out then is what the interface says.
         await live.change("alter", "DEFINE SCOPE all AS ALL FROM auditor; DEPLOY all")

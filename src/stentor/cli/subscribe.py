@@ -189,8 +189,8 @@ def _filters(words: list[str]) -> dict[Filter, str]:
 def _misplaced(words: list[str]) -> str | None:
     """What the shell has made of a filter, or the user of the order of words, if that explains it.
 
-    >>> _misplaced(["symbol", "=", "IBM"])
-    'the filter came in 3 words; put it in quotes, with single quotes within: "symbol = \'IBM\'"'
+    >>> print(_misplaced(["symbol", "=", "IBM"]))
+    the filter came in 3 words; put it in quotes, with single quotes within: "symbol = 'IBM'"
     """
     from stentor.errors import StentorError
     from stentor.filters import Filter

@@ -209,7 +209,7 @@ def test_questions_that_make_no_sense(quotes: Path, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"version .* no longer known, or not yet"):
         stentor.history(quotes, version=99)
     assert stentor.history(quotes, since="1d").to_arrow().num_rows == 0
-    with pytest.raises(InvalidValue, match=r"since='noon' is no time.* or for how long"):
+    with pytest.raises(InvalidValue, match=r"since='noon' is not a time.* or for how long"):
         stentor.history(quotes, since="noon")
     with pytest.raises(InvalidConfiguration, match="first the session, then the path"):
         spark_history(quotes, "n = 1")  # type: ignore[arg-type]
