@@ -58,20 +58,15 @@ class Attachment:
         self._asked: list[asyncio.Future[Any]] = []
         #: The loop and the thread in which it lives.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: int | None = None
+        self.thread: int | None = None
 
     def begin(self) -> None:
         """It is to be asked for, with a number of its own."""
         if self.number:
             raise InvalidConfiguration("a subscription begins only once; make another")
         self.local.check_open()
-        self._loop, self._thread = self.local.loop, get_ident()
+        self._loop, self.thread = self.local.loop, get_ident()
         self.number = self.local.number()
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether this is called in another thread than the one where it lives."""
-        return self._thread != get_ident()
 
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
         """Call this soon in the thread where it lives."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.arrivals import Arrivals
@@ -42,23 +43,22 @@ class _Soon:
         self._attachment = attachment
         self._call = call
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_set(self) -> bool:
-        return self._timer is not None
+        self.is_set = False
 
     def start(self) -> None:
-        if self._timer is None:
+        if not self.is_set:
+            self.is_set = True
             self._timer = self._attachment.local.loop.call_later(TELL_EVERY, self._ring)
 
     def _ring(self) -> None:
-        self._timer = None
+        self.is_set = False
         self._call()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            self.is_set = False
 
 
 class Confirmations:
@@ -173,21 +173,21 @@ class Settlements:
             shared=terms.group is not None,
             ranked=settlement.ranked,
         )
+        self._acked = self.unsettled.ack  # it is called for every single one
         self.recorded: RecordedComponent | None = None
 
     # -- what applications say
 
     def ack(self, notification: Notification) -> None:
         """It was dealt with."""
-        if self._attachment.is_elsewhere:
+        if get_ident() != self._attachment.thread:
             self._attachment.call(self.ack, notification)
-            return
-        if self.unsettled.ack(notification) > TELL_AFTER or not self._soon.is_set:
+        elif self._acked(notification) > TELL_AFTER or not self._soon.is_set:
             self._tell_soon()
 
     def nack(self, notification: Notification, delay: float | None, cause: str) -> None:
         """It could not be dealt with."""
-        if self._attachment.is_elsewhere:
+        if get_ident() != self._attachment.thread:
             self._attachment.call(self.nack, notification, delay, cause)
             return
         if self.recorded is not None and self.unsettled.has(notification):
@@ -198,7 +198,7 @@ class Settlements:
 
     def extend(self, notification: Notification, seconds: float) -> None:
         """It takes longer."""
-        if self._attachment.is_elsewhere:
+        if get_ident() != self._attachment.thread:
             self._attachment.call(self.extend, notification, seconds)
             return
         self.unsettled.extend(notification, seconds)
@@ -228,14 +228,10 @@ class Settlements:
 
     # -- what the broker is told
 
-    def freed(self) -> int:
-        """Those dropped since this was asked last; the broker may send others in their place."""
-        count, self.unsettled.freed = self.unsettled.freed, 0
-        return count
-
     def handed_out(self, count: int) -> None:
         """So many were just given to the application."""
-        self._tell_soon()
+        if not self._soon.is_set:
+            self._tell_soon()
 
     def _tell_soon(self) -> None:
         """Tell the broker what was settled: soon, or at once if that is much."""

@@ -372,8 +372,9 @@ class Subscription(Generic[T]):
         """So many were just given to the application, so those before have been dealt with."""
         if self._recall is None:
             self._used += count
-        if self.settlements is not None:
-            self._used += self.settlements.freed()
+        if isinstance(self._arrivals, Unsettled) and self._arrivals.freed:
+            self._used += self._arrivals.freed
+            self._arrivals.freed = 0
         if self._dealings is not None:
             self._dealings.handed_out(count)
         if self._used >= self._half:
