@@ -192,7 +192,8 @@ async def soak(
         async def order() -> None:
             while True:
                 await orders.publish({"k": next(numbers)})
-                await asyncio.sleep(0.04 * rng.random())
+                # Those that cannot be dealt with, or take too long, hold up what follows.
+                await asyncio.sleep(0.2 * rng.random())
 
         victims: list[BrokerProcess | Mortal] = [*consumers, *workers, producer]
         victims += [overlay[name] for name in names[1:]]
