@@ -606,7 +606,8 @@ class Core:
         self.rosters.tell()
         if self.meetings is not None:
             self.meetings.tell()
-        self.probing.begin()
+        if not self.scoping.is_moving:  # neighbors hear of a change before they are asked
+            self.probing.begin()
         self.deliveries.deliver()
         if not self.deliveries.congested:
             self.publishing.answer()

@@ -76,6 +76,8 @@ class Scopes:
         self.entry = EntryGraph()
         #: Whether there is a graph at all.
         self.active = False
+        #: Whether it is being changed: nothing new is published meanwhile.
+        self.moving = False
         self._clock = clock
         self.components: dict[int, Component] = {}
         #: Clients by each text that they say of themselves; None until somebody asks for it.

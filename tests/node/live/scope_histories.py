@@ -165,6 +165,8 @@ class ScopeHistory:
             case "advance":
                 sim.advance(rng.choice([1, 5, 30]))
             case "time":
+                if self.calm:
+                    sim.settle()  # who is not heard for so long counts as one that hangs
                 sim.tick(rng.choice([2, 12]))
             case "change":
                 self.reconfigure()

@@ -203,7 +203,8 @@ class Publishing:
         """Go on with what is on disk, and with what had to wait."""
         if self._landed:
             self._route_landed()
-        self._pauses.go_on(self._taken)
+        if not self._scopes.moving:
+            self._pauses.go_on(self._taken)
 
     def _taken(self, session: Session, message: m.Publish, entry: list[int]) -> Iterator[None]:
         """Check the items and let them in, stretch by stretch; a transaction as a whole."""
@@ -539,7 +540,8 @@ class Publishing:
     @property
     def has_work(self) -> bool:
         """Whether something is to be routed, or need not wait any more."""
-        return bool(self._landed or self._volatile[0] or self._pauses.released)
+        may_go_on = self._pauses.released and not self._scopes.moving
+        return bool(self._landed or self._volatile[0] or may_go_on)
 
     def _route_landed(self) -> None:
         """Route what is on disk and answer for it; if that is much, the rest waits."""

@@ -5,10 +5,12 @@ are members of that scope by a rule: their names, what they say of themselves, a
 subscribed to, as far as that is in force everywhere. So whoever is chosen is given what it was
 chosen for: the broker that chooses knows the way to it.
 
-A change of the graph may make it necessary to know them. Each broker tells of its own as soon as it
-has made the change, before it answers any probe. Clients that publish wait meanwhile for a probe to
-be answered, and so do clients that connect to a broker: what they publish is decided by somebody
-who knows all members at the brokers that can be reached.
+A change of the graph may make it necessary to know them, or make others members. Each broker tells
+of its own as soon as it has made the change, before it answers any probe: first of those who have
+come, then of the change, and then of those who have gone. So until a broker makes the change, it
+chooses among those who were there before. Clients that publish wait meanwhile for a probe to be
+answered, and so do clients that connect to a broker: what they publish is decided by somebody who
+knows all members at the brokers that can be reached.
 
 What a broker says of its members is numbered, and comes in order on every way. In a graph with
 cycles it counts, and is passed on, once. A new link begins with all that is known.
@@ -85,13 +87,17 @@ class Rosters:
         self._named: dict[str, set[int]] = {}
         #: Names that have to be looked at.
         self._stale: Turns[str] = Turns()
+        #: While the graph is changed: those who have gone, of whom others hear after the change.
+        self._leaving: dict[str, None] | None = None
         #: By broker, the number of what it has said last. It must not come again after a restart.
         self._numbers: dict[m.StreamId, int] = {journals.stream: int(clock.time * 1_000_000)}
         #: Whether others have been told of any since this broker was started.
         self._told = False
         self._is_full = False
-        #: The scopes whose members had to be known when the graph was changed last.
+        #: The scopes whose members had to be known when the graph was changed last, and the epoch
+        #: in which somebody had come to see something else then.
         self._watched: frozenset[str] = frozenset()
+        self._moved = 0
         self._held = False
         sessions.at_leave(self._left)
         subscriptions.at_leave(self._subscribed)
@@ -144,7 +150,8 @@ class Rosters:
         entry = self._scopes.entry
         watched, before = entry.watched, self._watched
         waits = not watched <= before or (entry.holds and not self._held)
-        self._watched, self._held = watched, entry.holds
+        waits |= bool(watched) and entry.moved > self._moved
+        self._watched, self._held, self._moved = watched, entry.holds, entry.moved
         if not watched and not before and not waits:
             return
         if concerned is None or watched != before:
@@ -153,14 +160,19 @@ class Rosters:
             self._stale.update(
                 (each.name, None) for each in map(self._component, concerned) if each
             )
+        self._leaving = {}
         while self._stale:
             self.tell()
             yield
         if waits:
+            for neighbor in self._routing.neighbors:  # behind each there is a change to be made
+                self._assurance.say(neighbor)
             for session in list(self._sessions.held.values()):
                 if session.id not in self._agenda.residents:
                     self._wait(session)
                 yield
+        self._stale.update(self._leaving)
+        self._leaving = None
 
     @property
     def _own(self) -> m.StreamId:
@@ -188,6 +200,9 @@ class Rosters:
                     MAX_MEMBERS,
                     name,
                 )
+        if self._leaving is not None:
+            self._leaving |= dict.fromkeys(drop)
+            drop = []
         if roster.put(self._own, put, drop):
             self._numbers[self._own] += 1
             number = self._numbers[self._own]

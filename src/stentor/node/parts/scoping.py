@@ -364,6 +364,7 @@ class Scoping:
             self._steps = self._coming.popleft()()
         if self._steps is not None and next(self._steps, self) is self:
             self._steps = None
+        self._scopes.moving = self._steps is not None
 
     def moved(self) -> Iterator[None]:
         """What has to be done before anybody is heard."""
