@@ -43,11 +43,11 @@ from stentor.client.subscription import Subscription
 from stentor.client.terms import WINDOW, Terms
 from stentor.client.times import resolve, since_seconds
 from stentor.client.transaction import Transaction
-from stentor.client.typed import Reader, filter_of, is_event_class
+from stentor.client.typed import Reader, filter_of, is_event_class, taken_by
 from stentor.client.uncancelled import cancel_elsewhere
 from stentor.client.uplink import State
 from stentor.client.waiting import Collector, TimeLimit, settles
-from stentor.client.warning import told
+from stentor.client.warning import application, told
 from stentor.client.words import Choice, Order, Overflow, Parts, PlacementPolicy
 from stentor.errors import (
     InvalidConfiguration,
@@ -149,7 +149,8 @@ class Bus:
         self._timeout = timeout
         #: Seconds for publications to be acknowledged at the end.
         self._close_timeout = close_timeout
-        self._opened = False
+        #: Whether it was ever opened.
+        self.opened = False
         self._handlers: list[Subscription[Any]] = []
         self._requests: Requests | None = None
 
@@ -175,12 +176,12 @@ class Bus:
     @property
     def error(self) -> StentorError | None:
         """Why there is no connection, as long as there is none."""
-        return self._local.link.error if self._opened and self.state != "closed" else None
+        return self._local.link.error if self.opened and self.state != "closed" else None
 
     @property
     def broker(self) -> str | None:
         """The name of the broker that serves, or served last."""
-        welcome = self._local.link.welcome if self._opened and self.state != "closed" else None
+        welcome = self._local.link.welcome if self.opened and self.state != "closed" else None
         return None if welcome is None else welcome.broker
 
     def on_state(self, callback: Callable[[State], object]) -> Callable[[State], object]:
@@ -201,9 +202,9 @@ class Bus:
 
     async def open(self) -> Bus:
         """Connect, and subscribe what was given to `on` and `reply` before."""
-        if self._opened:
+        if self.opened:
             raise InvalidConfiguration("a bus is opened only once; make another with connect()")
-        self._opened = True
+        self.opened = True
         await self._local.open(self._timeout)
         try:
             for subscription in self._handlers:
@@ -224,7 +225,7 @@ class Bus:
         return self.open().__await__()
 
     async def __aenter__(self) -> Bus:
-        if not self._opened:
+        if not self.opened:
             await self.open()
         return self
 
@@ -495,7 +496,8 @@ class Bus:
         dead_letter   publish what was given in vain as often as allowed as a dead letter
         settle        settle each by itself: `n.ack()`, `n.nack()`, `n.extend()`; so it is with
                       `retry` or `dead_letter`, and for handlers of durable subscriptions and groups
-        handler       is called with each notification, instead of iterating
+        handler       is called with each notification, instead of iterating; or with an object of
+                      the class of events that the function says it takes
         timeout       seconds for the subscription to be in force
         takeover      for how long ("30s") the broker where a durable one lives may be out of reach
                       before another one takes it over; without it that broker is waited for
@@ -504,7 +506,6 @@ class Bus:
                       first, settled one by one
         strict        raise `NeverMatches` for a filter that nothing can match, instead of a warning
         """
-        reader = Reader(filter) if is_event_class(filter) else None
         terms = _terms(
             durable=durable,
             since=since,
@@ -529,7 +530,17 @@ class Bus:
             order=order,
         )
         wanted = told(filter, where, strict)
-        return Subscription(self._local, wanted, terms, reader=reader, handler=handler)
+        reader = self._reader(filter, handler)
+        return Subscription(self._local, wanted, terms, reader=reader, handler=handler, bus=self)
+
+    def _reader(
+        self, filter: str | Filter | type[Any], handler: Callable[[Any], Any] | None
+    ) -> Reader[Any] | None:
+        """What makes objects of notifications, if a class is asked for or taken by the handler."""
+        kind = filter if is_event_class(filter) else None
+        if kind is None and handler is not None:
+            kind = taken_by(handler, application()[0].f_locals)
+        return None if kind is None else Reader(kind)
 
     def detect(
         self,
@@ -600,7 +611,7 @@ class Bus:
     def _add(self, subscription: Subscription[Any]) -> None:
         self._local.check_open()
         self._handlers.append(subscription)
-        if self._opened:
+        if self.opened:
             self._local.start(_logged(subscription.open()))
 
     async def ready(self) -> None:
