@@ -58,7 +58,7 @@ class Told:
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, Any, None]:
-        yield from ()
+        return iter(())  # type: ignore[return-value]  # half of what a generator costs
 
 
 _TOLD: Final = Told()
