@@ -149,8 +149,7 @@ class Bus:
         self._timeout = timeout
         #: Seconds for publications to be acknowledged at the end.
         self._close_timeout = close_timeout
-        #: Whether it was ever opened.
-        self.opened = False
+        self._opened = False
         self._handlers: list[Subscription[Any]] = []
         self._requests: Requests | None = None
 
@@ -176,12 +175,12 @@ class Bus:
     @property
     def error(self) -> StentorError | None:
         """Why there is no connection, as long as there is none."""
-        return self._local.link.error if self.opened and self.state != "closed" else None
+        return self._local.link.error if self._opened and self.state != "closed" else None
 
     @property
     def broker(self) -> str | None:
         """The name of the broker that serves, or served last."""
-        welcome = self._local.link.welcome if self.opened and self.state != "closed" else None
+        welcome = self._local.link.welcome if self._opened and self.state != "closed" else None
         return None if welcome is None else welcome.broker
 
     def on_state(self, callback: Callable[[State], object]) -> Callable[[State], object]:
@@ -202,9 +201,9 @@ class Bus:
 
     async def open(self) -> Bus:
         """Connect, and subscribe what was given to `on` and `reply` before."""
-        if self.opened:
+        if self._opened:
             raise InvalidConfiguration("a bus is opened only once; make another with connect()")
-        self.opened = True
+        self._opened = True
         await self._local.open(self._timeout)
         try:
             for subscription in self._handlers:
@@ -225,7 +224,7 @@ class Bus:
         return self.open().__await__()
 
     async def __aenter__(self) -> Bus:
-        if not self.opened:
+        if not self._opened:
             await self.open()
         return self
 
@@ -611,7 +610,7 @@ class Bus:
     def _add(self, subscription: Subscription[Any]) -> None:
         self._local.check_open()
         self._handlers.append(subscription)
-        if self.opened:
+        if self._opened:
             self._local.start(_logged(subscription.open()))
 
     async def ready(self) -> None:

@@ -811,7 +811,7 @@ class Subscription(Generic[T]):
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as around:
-            if self._bus is not None and not self._bus.opened:
+            if self._bus is not None and not self._bus._opened:
                 await around.enter_async_context(self._bus)
             if not self.attachment.number:
                 await self.open()
