@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,6 @@ def test_what_a_durable_subscriber_elsewhere_has_not_confirmed(tmp_path: Path, b
             async with stentor.connect(home, name="desk") as bus:
                 async with bus.subscribe("", durable="desk"):
                     pass
-            await until(lambda: origin.journal.status()["wanted"] == 1)
             async with stentor.connect(origin, name="feed") as feed:
                 for x in range(100):
                     await feed.publish({"x": x}, payload=bytes(1_000), ack=True)
@@ -57,3 +57,25 @@ def test_what_a_durable_subscriber_elsewhere_has_not_confirmed(tmp_path: Path, b
         await asyncio.wait_for(main(), 60)
 
     asyncio.run(bounded())
+
+
+@pytest.mark.spec("R-07.40")
+@pytest.mark.parametrize("terms", [{}, {"settle": True}, {"settle": True, "group": "workers"}])
+def test_what_a_durable_subscriber_wants_that_was_just_made(
+    tmp_path: Path, terms: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        retention = Retention(bytes=30_000, durable_bytes=2**30)
+        settings = Settings(listen=("127.0.0.1:0",), data=tmp_path, retention=retention)
+        async with Broker(settings) as broker, stentor.connect(broker) as bus:
+            for name in ("one", "another"):
+                async with bus.subscribe("", durable=name, **terms):
+                    pass
+                for x in range(100):
+                    await bus.publish({"x": x}, payload=bytes(1_000), ack=True)
+                async with bus.subscribe("", durable=name, **terms) as sub:
+                    assert [(await sub.get(60))["x"] for _ in range(100)] == list(range(100))
+                    await sub.confirm()
+                    assert not sub.lost
+
+    asyncio.run(main())

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from queue import Queue
 from tempfile import mkdtemp
 from typing import Any
 
@@ -98,6 +99,53 @@ async def test_what_a_handler_fails_on_comes_again_and_then_is_a_dead_letter(
             "that was the last of 3 attempts, and it becomes a dead letter",
         ]
         await until(lambda: durable(broker).positions == {broker.stream: 3})
+
+
+@looped
+async def test_a_handler_gets_objects_of_the_class_that_it_takes() -> None:
+    async with served() as broker, stentor.connect(broker.address) as bus:
+        orders: list[Order] = []
+        parcels: list[Parcel] = []
+
+        @dataclass
+        class Parcel:
+            weight: int
+
+        @bus.on("type = 'Order'", durable="billing", retry=Retry(attempts=1), dead_letter=True)
+        async def bill(order: Order) -> None:
+            orders.append(order)
+
+        @bus.on("exists weight")
+        def weigh(parcel: Parcel) -> None:
+            parcels.append(parcel)
+
+        await bus.ready()
+        async with bus.subscribe(LETTERS) as letters:
+            await bus.publish({"type": "Order", "account": "seven"})
+            await bus.publish(Order(8))
+            await bus.publish({"weight": 3, "color": "red"})
+            letter = await letters.get(timeout=60)
+        await until(lambda: orders == [Order(8)] and parcels == [Parcel(3)])
+        assert "this is not a Order: Expected `int`, got `str`" in letter["cause"]
+
+
+@looped
+async def test_a_bus_may_be_opened_for_one_subscription_alone() -> None:
+    async with served() as broker:
+        bus = stentor.connect("127.0.0.1:1", broker.address)
+        with suppress(ZeroDivisionError):
+            async with bus.subscribe("true", durable="billing") as sub:
+                await bus.publish({"x": 1}, ack=True)
+                assert (await sub.get(timeout=60))["x"] == 1
+                raise ZeroDivisionError
+        assert bus.state == "closed"
+        async with stentor.connect(broker.address).subscribe("true", durable="billing") as sub:
+            assert (await sub.get(timeout=60))["x"] == 1
+        async with stentor.connect(broker.address) as bus, bus.subscribe("true"):
+            sub = bus.subscribe("true")
+            async with sub:
+                pass
+            assert bus.state == "connected"
 
 
 @looped
@@ -382,8 +430,15 @@ def test_the_same_without_async() -> None:
                 assert order.attempt == 2
                 done.set()
 
+            taken = Queue[Order]()
+
+            @bus.on("account = 1")
+            def take(order: Order) -> None:
+                taken.put(order)
+
             bus.publish(Order(1), ack=True)
-            assert done.wait(10)
+            assert done.wait(60)
+            assert taken.get(timeout=60) == Order(1)
             with bus.subscribe("account > 0", durable="other", retry=SOON) as orders:
                 bus.publish(Order(2), ack=True)
                 n = orders.get(timeout=60)

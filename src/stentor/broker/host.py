@@ -303,6 +303,7 @@ class Broker:
         self.core.restore(self.journal.durables())
         self.core.restore_schedule(self.journal.scheduled())
         self.core.detectors.rules = self._rules_of
+        self.core.wanted.at_need = self._keep_wanted
         self.core.restore_detectors()
         self.journal.start(self._loop.call_soon_threadsafe, self._committed)
 
@@ -608,8 +609,7 @@ class Broker:
         if now >= self._looked:
             self._looked = now + WANTED_EVERY
             for journal in (self.journal, *self.succession.journals):
-                if journal.stream in self.core.journals:
-                    journal.keep_from(self.core.wanted.low(journal.stream))
+                self._keep_wanted(journal.stream)
         self.core.latencies.wants_delivery = True
         if self._monitor is not None and self.lags.is_due(now):
             self.start_soon(self.rota.run(self.lags.look(self.core)))
@@ -619,6 +619,12 @@ class Broker:
         if now - self._pinged >= timeout / 6:
             self._pinged = now
             self._ping(now, timeout)
+
+    def _keep_wanted(self, stream: m.StreamId) -> None:
+        """Have a journal keep what durable subscriptions want of it."""
+        for journal in (self.journal, *self.succession.journals):
+            if journal.stream == stream and stream in self.core.journals:
+                journal.keep_from(self.core.wanted.low(stream))
 
     def pass_time(self) -> None:
         """Tell the core what time it is, and see at the end of this turn what is to be done."""

@@ -43,11 +43,11 @@ from stentor.client.subscription import Subscription
 from stentor.client.terms import WINDOW, Terms
 from stentor.client.times import resolve, since_seconds
 from stentor.client.transaction import Transaction
-from stentor.client.typed import Reader, filter_of, is_event_class
+from stentor.client.typed import Reader, filter_of, is_event_class, taken_by
 from stentor.client.uncancelled import cancel_elsewhere
 from stentor.client.uplink import State
 from stentor.client.waiting import Collector, TimeLimit, settles
-from stentor.client.warning import told
+from stentor.client.warning import application, told
 from stentor.client.words import Choice, Order, Overflow, Parts, PlacementPolicy
 from stentor.errors import (
     InvalidConfiguration,
@@ -495,7 +495,8 @@ class Bus:
         dead_letter   publish what was given in vain as often as allowed as a dead letter
         settle        settle each by itself: `n.ack()`, `n.nack()`, `n.extend()`; so it is with
                       `retry` or `dead_letter`, and for handlers of durable subscriptions and groups
-        handler       is called with each notification, instead of iterating
+        handler       is called with each notification, instead of iterating; or with an object of
+                      the class of events that the function says it takes
         timeout       seconds for the subscription to be in force
         takeover      for how long ("30s") the broker where a durable one lives may be out of reach
                       before another one takes it over; without it that broker is waited for
@@ -504,7 +505,6 @@ class Bus:
                       first, settled one by one
         strict        raise `NeverMatches` for a filter that nothing can match, instead of a warning
         """
-        reader = Reader(filter) if is_event_class(filter) else None
         terms = _terms(
             durable=durable,
             since=since,
@@ -529,7 +529,17 @@ class Bus:
             order=order,
         )
         wanted = told(filter, where, strict)
-        return Subscription(self._local, wanted, terms, reader=reader, handler=handler)
+        reader = self._reader(filter, handler)
+        return Subscription(self._local, wanted, terms, reader=reader, handler=handler, bus=self)
+
+    def _reader(
+        self, filter: str | Filter | type[Any], handler: Callable[[Any], Any] | None
+    ) -> Reader[Any] | None:
+        """What makes objects of notifications, if a class is asked for or taken by the handler."""
+        kind = filter if is_event_class(filter) else None
+        if kind is None and handler is not None:
+            kind = taken_by(handler, application()[0].f_locals)
+        return None if kind is None else Reader(kind)
 
     def detect(
         self,

@@ -27,6 +27,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack
 from inspect import isawaitable
 from math import inf
 from time import time as clock
@@ -72,6 +73,7 @@ from stentor.protocol.messages import (
 )
 
 if TYPE_CHECKING:
+    from stentor.client.bus import Bus
     from stentor.client.recorder import RecordedComponent
     from stentor.filters import Filter
 
@@ -110,10 +112,16 @@ class Subscription(Generic[T]):
         *,
         reader: Callable[[Notification], T] | None = None,
         handler: Handler | None = None,
+        bus: Bus | None = None,
     ) -> None:
+        """`bus` is opened and closed with it, if it is not open before."""
         self._local = local
         self._terms = terms
-        self._reader = reader
+        #: What makes of notifications what is handed out, if they are not as they are.
+        self.reader = reader
+        self._bus = bus
+        #: What ends with its block.
+        self._around = AsyncExitStack()
         self._handler = handler
         #: Where it lives, and whether it is in force there.
         self.attachment = Attachment(local)
@@ -222,7 +230,7 @@ class Subscription(Generic[T]):
     def plain(self) -> bool:
         """Whether notifications are handed out as they came, and nobody is told about it."""
         told = self._dealings is not None or self._local.recording is not None
-        return self._reader is None and not told and self._local.hooks is None
+        return self.reader is None and not told and self._local.hooks is None
 
     # -- reading
 
@@ -240,7 +248,7 @@ class Subscription(Generic[T]):
             self._handed_out(1)
             if self._perishable and self._is_over(notification):
                 continue
-            if self._reader is None and self._recorded is None and self._local.hooks is None:
+            if self.reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = notification
                 return notification  # type: ignore[return-value]
             for shown in self._given([notification]):
@@ -282,7 +290,7 @@ class Subscription(Generic[T]):
                 batch = [n for n in batch if not self._is_over(n)]
                 if not batch:
                     continue
-            if self._reader is None and self._recorded is None and self._local.hooks is None:
+            if self.reader is None and self._recorded is None and self._local.hooks is None:
                 self.last = batch[-1]
                 return batch  # type: ignore[return-value]
             if shown := self._given(batch):
@@ -321,9 +329,9 @@ class Subscription(Generic[T]):
             self.last = notification
             if place is not None:
                 notification.for_delivery(delivery, place)
-            if self._reader is None:
+            if self.reader is None:
                 return notification  # type: ignore[return-value]
-            return self._reader(notification)
+            return self.reader(notification)
         except Vetoed:
             self._local.dropped(notification, "vetoed")
             if place is not None:
@@ -802,8 +810,12 @@ class Subscription(Generic[T]):
         return self.open().__await__()
 
     async def __aenter__(self) -> Self:
-        if not self.attachment.number:
-            await self.open()
+        async with AsyncExitStack() as around:
+            if self._bus is not None and not self._bus._opened:
+                await around.enter_async_context(self._bus)
+            if not self.attachment.number:
+                await self.open()
+            self._around = around.pop_all()
         return self
 
     async def __aexit__(
@@ -818,4 +830,5 @@ class Subscription(Generic[T]):
             held = self._arrivals.in_hand() if self._terms.durable is not None else None
             cause = f"{type(error).__name__}: {error}"[:CAUSE]
             refused = None if held is None else Refused(*held, None, cause)
-        await self._close(handed_out=error is None, refused=refused)
+        async with self._around:
+            await self._close(handed_out=error is None, refused=refused)

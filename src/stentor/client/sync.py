@@ -372,7 +372,9 @@ class SyncBus:
             return SyncSubscription(self, self._bus.subscribe(filter, **options))
         without: SubscribeOptions = {**options, "handler": None}
         without["settle"] = _settles(options)
-        return SyncSubscription(self, self._bus.subscribe(filter, **without), handler)
+        subscription = self._bus.subscribe(filter, **without)
+        subscription.reader = self._bus._reader(filter, handler)
+        return SyncSubscription(self, subscription, handler)
 
     def detect(
         self,

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from enum import Enum
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -41,6 +42,21 @@ _MAX_DEPTH: Final = 32
 def is_event_class(candidate: object) -> TypeGuard[type[Any]]:
     """Whether this is a dataclass, a struct or a model, not an instance of one."""
     return isinstance(candidate, type) and _is_record_class(candidate)
+
+
+def taken_by(handler: Callable[..., object], names: Mapping[str, Any]) -> type[Any] | None:
+    """The event class that a function says its first parameter is; `names` are known around it.
+
+    >>> def costly(quote: "Quote") -> None: ...
+    >>> taken_by(costly, {"Quote": dataclasses.make_dataclass("Quote", ["price"])})
+    <class 'types.Quote'>
+    """
+    try:
+        parameters = signature(handler, locals=names, eval_str=True).parameters
+    except (NameError, TypeError, ValueError):  # it says something that is not known here
+        return None
+    first = next(iter(parameters.values()), None)
+    return first.annotation if first is not None and is_event_class(first.annotation) else None
 
 
 def is_event(candidate: object) -> bool:

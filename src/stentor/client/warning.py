@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from stentor.client.requests import CORRELATION, IN_REPLY_TO, REPLY_TO
@@ -37,13 +38,13 @@ def told(filter: str | Filter | type[Any], where: str | Filter | None, strict: b
     for each in found:
         if strict and each.never:
             raise NeverMatches(each.text)
-        warnings.warn(each.text, FilterWarning, stacklevel=_depth())
+        warnings.warn(each.text, FilterWarning, stacklevel=application()[1])
     return wanted
 
 
-def _depth() -> int:
-    """How many frames above the caller of this function the application is."""
+def application() -> tuple[FrameType, int]:
+    """The frame of the application, and how many frames above the caller of this it is."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, depth = frame.f_back, depth + 1
-    return depth
+    return frame, depth

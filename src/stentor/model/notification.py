@@ -16,7 +16,7 @@ an id is hashed by it, any other by its content.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Generator, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from datetime import UTC, datetime, timedelta
 from math import copysign
 from typing import Any, Final, TypeGuard, cast, final
@@ -57,8 +57,8 @@ class Told:
 
     __slots__ = ()
 
-    def __await__(self) -> Iterator[Any]:
-        return iter(())
+    def __await__(self) -> Generator[Any, Any, None]:
+        return iter(())  # type: ignore[return-value]  # half of what a generator costs
 
 
 _TOLD: Final = Told()

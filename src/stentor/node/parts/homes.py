@@ -141,7 +141,8 @@ class Homes:
         agenda: Agenda,
     ) -> None:
         self._subscriptions = subscriptions
-        #: Called with the name of one that was deleted, wherever it lived.
+        #: Called with one that begins here, and with the name of one that was deleted anywhere.
+        self.at_begin: Callable[[Durable], None] = lambda durable: None
         self.at_end: Callable[[str], None] = lambda name: None
         self._durables = durables
         self._sessions = sessions
@@ -406,6 +407,7 @@ class Homes:
         known = self.registry.get(durable.name)
         durable.born = self.registry.term(durable.name) + 1 if known is None else known.born
         self._settle_here(durable)
+        self.at_begin(durable)
 
     def delete(self, durable: Durable, hear: Hear | None = None) -> None:
         """Nobody will come back to it; `hear` when that is on disk."""
@@ -457,6 +459,7 @@ class Homes:
 
         self._durables.take(again, stored)
         self._settle_here(again, moved=True, hear=hear)
+        self.at_begin(again)
 
     def remove(self, durable: Durable, hear: Hear) -> None:
         """Delete it, whoever consumes it; `hear` when that is on disk."""

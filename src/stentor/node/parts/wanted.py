@@ -1,10 +1,10 @@
 """What journals have to keep for durable subscriptions, wherever these live (R-07.40).
 
 The broker that holds a journal does not know who reads it. So every broker where durable
-subscriptions live tells the brokers of all streams, now and then, from where on the slowest of them
-still needs each: from an offset on, and those that have no place in a stream yet, from a time on.
-What is needed at the other end of the overlay is thereby kept, until the bounds that operators have
-set for it win.
+subscriptions live tells the brokers of all streams, when one begins and now and then, from where on
+the slowest of them still needs each: from an offset on, and those that have no place in a stream
+yet, from a time on. What is needed at the other end of the overlay is thereby kept, until the
+bounds that operators have set for it win.
 
 Durable subscriptions move. Who has given one away goes on asking for what it needs until its new
 home is known to have it. And what is no longer needed is said one round later than it was found:
@@ -18,7 +18,7 @@ forgotten when retention has taken what it needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final
 
@@ -28,6 +28,7 @@ from stentor.errors import ProtocolError
 from stentor.node.agenda import Agenda, Persist
 from stentor.node.border import Borders
 from stentor.node.clock import Clock
+from stentor.node.durable import Durable
 from stentor.node.journals import Journals
 from stentor.node.parts.durables import Durables
 from stentor.node.parts.homes import Homes
@@ -74,6 +75,9 @@ class WantedHistory:
         self._borders = borders
         self._clock = clock
         self._agenda = agenda
+        homes.at_begin = self._begins
+        #: Called with a journal here of which more is needed than before.
+        self.at_need: Callable[[m.StreamId], None] = lambda stream: None
         #: Of each journal here, what the brokers need where durable subscriptions live.
         self._wanted: dict[m.StreamId, dict[m.StreamId, _Needs]] = {}
         self._changed = False
@@ -145,22 +149,46 @@ class WantedHistory:
             if stream in first:
                 first[stream] = min(first[stream], offset)
                 since[stream] = min(since[stream], time)
-        own = self._journals.stream
         anyway = self._clock.now >= self._anyway
         if anyway:
             self._anyway = self._clock.now + ANYWAY
-        for stream in heads:
-            self._needs(stream, own, (first[stream], since[stream]))
-        for stream in others:
-            needs, told = (first[stream], since[stream]), self._told.get(stream, _NOTHING)
-            way = self._directory.towards(stream)
-            if way is None or (needs == told and (needs == _NOTHING or not anyway)):
+        for stream in first:
+            self._tell(stream, (first[stream], since[stream]), anyway)
+        self._store()
+
+    def _begins(self, durable: Durable) -> None:
+        """One begins here: who waited for the next round might remove what it needs."""
+        for stream in [*(o.stream for o in self._directory.others), *self._journals.heads()]:
+            if stream in durable.positions:
                 continue
-            self._changed |= needs != told
-            self._told[stream] = needs
-            if needs == _NOTHING:
-                del self._told[stream]
-            self._agenda.to_link(way, m.Wanted(stream, own, *needs))
+            offset, since = self._found.get(stream, _NOTHING)
+            self._found[stream] = offset, min(since, durable.since)
+            offset, since = self._said(stream)
+            self._tell(stream, (offset, min(since, durable.since)))
+        self._store()
+
+    def _said(self, stream: m.StreamId) -> _Needs:
+        """What is needed here of a journal, by the last word on it."""
+        if stream in self._journals:
+            return self._wanted.get(stream, {}).get(self._journals.stream, _NOTHING)
+        return self._told.get(stream, _NOTHING)
+
+    def _tell(self, stream: m.StreamId, needs: _Needs, anyway: bool = False) -> None:
+        """Let whoever holds a journal know what is needed of it here, if that has changed."""
+        own = self._journals.stream
+        if stream in self._journals:
+            self._needs(stream, own, needs)
+            return
+        told, way = self._said(stream), self._directory.towards(stream)
+        if way is None or (needs == told and (needs == _NOTHING or not anyway)):
+            return
+        self._changed |= needs != told
+        self._told[stream] = needs
+        if needs == _NOTHING:
+            del self._told[stream]
+        self._agenda.to_link(way, m.Wanted(stream, own, *needs))
+
+    def _store(self) -> None:
         if self._changed:
             self._changed = False
             known = self._wanted | ({_TOLD: self._told} if self._told else {})
@@ -185,7 +213,8 @@ class WantedHistory:
 
     def _needs(self, stream: m.StreamId, home: m.StreamId, needs: _Needs) -> None:
         homes = self._wanted.setdefault(stream, {})
-        if homes.get(home, _NOTHING) != needs:
+        before = homes.get(home, _NOTHING)
+        if before != needs:
             self._changed = True
             if needs == _NOTHING:
                 del homes[home]
@@ -193,3 +222,5 @@ class WantedHistory:
                 homes[home] = needs
         if not homes:
             del self._wanted[stream]
+        elif needs[0] < before[0] or needs[1] < before[1]:
+            self.at_need(stream)
