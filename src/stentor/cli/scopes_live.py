@@ -225,12 +225,14 @@ async def _changed(
 def _graph(name: str) -> ScopeGraph:
     from stentor.cli.scopes import text_of
     from stentor.scopes.language import Deployment, compose
+    from stentor.scopes.language.automation import automate
     from stentor.scopes.language.checks import check_for_brokers
 
     deployment = Deployment(assume=True)
     found = compose(name, text_of(name), text_of)
     found.deploy(deployment)
     check_for_brokers(found, deployment)
+    automate(deployment)
     return deployment.graph
 
 
@@ -305,7 +307,7 @@ async def _collect(how: Connecting) -> dict[str, Any]:
                 },
                 "named": sorted(inside),
                 "held": held.get(id, 0),
-                "members": sorted(name for key in places for name in members.get(key, ())),
+                "members": sorted({name for key in places for name in members.get(key, ())}),
                 "entered": {
                     end: count for (end, scope), count in sorted(crossed.items()) if scope == id
                 },

@@ -131,6 +131,47 @@ class TableData(_Record, tag="table", frozen=True):
         return f"table {self.name}"
 
 
+class UpdateData(_Record, tag="update", frozen=True):
+    """A definition whose UPDATE rules brokers carry out; see `stentor.scopes.happenings`."""
+
+    definition: str
+    #: What defines it, and has changed that since: statements, one after the other.
+    statements: list[str]
+    #: The scopes in which rules that create another one are armed; None for all.
+    scopes: list[str] | None = None
+    #: For which publications something is to be done, and at which scopes.
+    watches: list[WatchData] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return f"update {self.definition}"
+
+
+class WatchData(Struct, array_like=True, frozen=True):
+    """What one rule waits for."""
+
+    #: Whether it is about who consumes a publication, rather than about the publication itself.
+    consumed: bool
+    #: Whether it creates a scope; else it is armed in those that there are.
+    creates: bool
+    #: Whether all that it does is to take in whoever has triggered it.
+    joins: bool
+    filters: list[str] = field(default_factory=list)
+
+
+class HandledData(_Record, tag="handled", frozen=True):
+    """Up to which numbers it is known what brokers have said to rules, by their streams.
+
+    Under "" is the number of the first moment at which there were any rules.
+    """
+
+    numbers: dict[str, int]
+
+    @property
+    def key(self) -> str:
+        return HANDLED
+
+
 class GraphData(_Record, tag="graph", frozen=True):
     """What holds for the whole graph."""
 
@@ -145,7 +186,18 @@ class GraphData(_Record, tag="graph", frozen=True):
         return "graph"
 
 
-Record: TypeAlias = ScopeData | ComponentData | EdgeData | RuleData | TableData | GraphData
+#: The key of what is known of that.
+HANDLED: Final = "handled"
+Record: TypeAlias = (
+    ScopeData
+    | ComponentData
+    | EdgeData
+    | RuleData
+    | TableData
+    | UpdateData
+    | HandledData
+    | GraphData
+)
 
 
 class Change(Struct, array_like=True, frozen=True):
@@ -161,7 +213,10 @@ class Change(Struct, array_like=True, frozen=True):
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Change)
 #: In which order records are put, so that each finds what it names; they are dropped in reverse.
-_ORDER: Final = (GraphData, TableData, ScopeData, ComponentData, EdgeData, RuleData)
+_ORDER: Final = (
+    *(GraphData, TableData, ScopeData, ComponentData, EdgeData, RuleData),
+    *(UpdateData, HandledData),
+)
 
 
 def encode(change: Change) -> bytes:
@@ -227,6 +282,7 @@ def records_of(graph: ScopeGraph) -> dict[str, Record]:
         RuleData(r.scope, r.label, str(r.where), _rule_terms(r), list(r.among), r.maintained)
         for r in graph.rules
     ]
+    found += graph.automation.values()
     return {record.key: record for record in found}
 
 
@@ -370,6 +426,8 @@ def put(graph: ScopeGraph, record: Record) -> None:
     match record:
         case GraphData():
             pass  # `new_graph` has seen to it
+        case UpdateData() | HandledData():
+            graph.automation[record.key] = record
         case TableData():
             graph.tables[record.name] = dict(record.rows)
         case ScopeData():
@@ -405,6 +463,8 @@ def drop(graph: ScopeGraph, record: Record) -> None:
         case RuleData():
             if record.scope in graph:
                 graph.remove_rule(record.scope, record.label)
+        case UpdateData() | HandledData():
+            graph.automation.pop(record.key, None)
         case GraphData():
             pass
 

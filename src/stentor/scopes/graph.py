@@ -80,6 +80,8 @@ class ScopeGraph:
         self.leaf_only = leaf_only
         self.tables: dict[str, Table] = {}
         self.rules = MembershipRules()
+        #: Records of definitions that brokers automate; the graph itself does nothing with them.
+        self.automation: dict[str, Any] = {}
         #: What stateful policies remember, by scope and kind of policy.
         self.policy_states: dict[tuple[str, Kind], Any] = {}
         #: What policies hold back; `advance` and released holds take it from here.
