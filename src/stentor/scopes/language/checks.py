@@ -80,8 +80,8 @@ def _not_done(statement: s.Statement, clause: s.Clause, deployment: Deployment) 
     match clause:
         case s.Update(event) if event.kind not in ("pub", "con"):
             return (
-                f"brokers carry out UPDATE ON pub and con, and do not tell each other of {event.kind} "
-                "events; use stentor.scopes.language.Automation in a program for these"
+                f"brokers carry out UPDATE ON pub and con, and do not tell each other of "
+                f"{event.kind} events; stentor.scopes.language.Automation does, in a program"
             )
         case s.Update() if not isinstance(statement, s.DefineScope):
             return (
