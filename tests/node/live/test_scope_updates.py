@@ -209,3 +209,49 @@ def test_reactions_may_set_what_they_were_triggered_by() -> None:
     assert node.attributes == {"best": 7, "by": "floor"}
     world.say("q", depth=1)
     assert len(world.given("r")) == 1, "and everybody is a member as before"
+
+
+@pytest.mark.spec("R-04.13", "04/P16")
+@pytest.mark.parametrize(
+    "name",
+    ["board", "SELF", "TRIGGER", "definitions", "session", "floor::board", "x') or true or ('y"],
+)
+def test_nobody_gets_anywhere_by_the_name_that_it_has_chosen(name: str) -> None:
+    world = World(
+        FLOOR
+        + """DEFINE SCOPE board AS ALL FROM * WHERE room = "board" MAINTAIN ON CHANGE
+            INTERFACES INPUT(1), OUTPUT(1); DEPLOY board; DEPLOY board AS board SUPERSCOPE ALL FROM
+            floor"""
+    )
+    spy = world.sim.client(id=name)
+    spy.attributes = {"room": "floor"}
+    spy.connect(world.sim.hosts["a"])
+    chair = world.clients["chair"] = world.sim.client(id="chair")
+    chair.attributes = {"room": "board"}
+    chair.connect(world.sim.hosts["b"])
+    inbox = world.inboxes["spy"] = spy.open("depth >= 5")
+    world.settle()
+    spy.send([{"type": "Start", "depth": 0}])
+    world.settle()
+    for id in world.sessions(at="b"):
+        graph = world.sim.hosts["b"].core.scopes.entry.graph
+        assert not any(edge.child.is_scope for edge in graph.node(id).children.values())
+        others = [{"_id": id, "name": id} for id in ("x", "chair", "y")]
+        rules = graph.rules.of_scope(id)
+        assert not any(rule.where.matches(facts) for rule in rules for facts in others)
+    chair.send([{"depth": 5}])
+    world.settle()
+    assert inbox.given == []
+
+
+@pytest.mark.spec("R-04.13", "04/P16")
+def test_what_brokers_tell_each_other_is_for_them_alone() -> None:
+    world = World()
+    everything = world.clients["p"].open("")
+    numbered = world.clients["x"].open("exists number", since=0.0)
+    world.say("p", type="Start", depth=0)
+    world.settle()
+    logs = {host.log.stream: host.log for host in world.sim.hosts.values()}
+    given = [logs[stream].entries[at - 1][0] for stream, at, _ in everything.given]
+    assert len(given) == 1, "nothing but what it has said itself"
+    assert numbered.given == []

@@ -29,7 +29,7 @@ from stentor.scopes.language.deployment import Deployment
 from stentor.scopes.language.description import Description
 from stentor.scopes.language.placement import Instance
 from stentor.scopes.language.printer import format_statement
-from stentor.scopes.language.selection import chosen
+from stentor.scopes.language.selection import DEFINITIONS, chosen
 from stentor.scopes.language.translation import MODEL, arguments_of, facts_filter, half_of
 
 #: How many reactions to reactions there may be, and how many scopes rules may create.
@@ -251,6 +251,7 @@ class Automation:
         self, definition: str, instance: Instance | None, rule: s.Update, happening: Happening
     ) -> None:
         deployment = self._deployment
+        self._check_name(happening.trigger)
         facts = self._facts(rule, instance, happening)
         given = {s.TRIGGER: happening.trigger}
         if instance is not None:
@@ -270,6 +271,13 @@ class Automation:
                         False, (s.Reference((happening.trigger,)),), label=reaction.label
                     )
                     deployment.alter(deployment.instances[new], s.Alter(_SELF, "add", (member,)))
+
+    def _check_name(self, trigger: str) -> None:
+        """Nobody becomes something else by the name that it has chosen."""
+        graph = self._deployment.graph
+        nodes = [graph.nodes[id] for id in {*graph.named(trigger), trigger} if id in graph]
+        if trigger in (s.SELF, s.TRIGGER, DEFINITIONS) or any(node.is_scope for node in nodes):
+            raise InvalidScopeGraph(f"{trigger!r} is no name of a component alone")
 
 
 _SELF: Final = s.Reference((s.SELF,))
