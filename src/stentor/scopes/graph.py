@@ -646,7 +646,7 @@ class ScopeGraph:
             raise InvalidScopeGraph(f"{scope.id!r} cannot be a member of itself")
         if self.leaf_only and member.children:
             raise InvalidScopeGraph(f"{member.id!r} has members; only leaves may join a scope here")
-        if self._reaches_up(scope, member.id):
+        if (member.children or member.group_members) and self._reaches_up(scope, member.id):
             raise InvalidScopeGraph(
                 f"{member.id!r} cannot be a member of {scope.id!r}, which is below it already: the "
                 "scope graph has no cycles"
