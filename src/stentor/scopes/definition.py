@@ -157,6 +157,10 @@ class WatchData(Struct, array_like=True, frozen=True):
     #: Whether all that it does is to take in whoever has triggered it.
     joins: bool
     filters: list[str] = field(default_factory=list)
+    #: What the publication is called in the condition, and that, as far as it says nothing of the
+    #: scope itself.
+    binds: str = ""
+    condition: str = ""
 
 
 class HandledData(_Record, tag="handled", frozen=True):

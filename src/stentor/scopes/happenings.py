@@ -60,9 +60,14 @@ class _Watch(NamedTuple):
     said: WatchData
     definition: str
     filters: tuple[Filter, ...]
+    condition: Filter
 
     def matches(self, n: Notification) -> bool:
         return any(each.matches(n) for each in self.filters)
+
+    def holds(self, n: Notification, trigger: Mapping[str, Any]) -> bool:
+        """Whether its condition may hold, for all that is known of the trigger."""
+        return self.condition.matches({self.said.binds: dict(n), "TRIGGER": trigger})
 
 
 class Watches:
@@ -76,7 +81,8 @@ class Watches:
             if isinstance(record, UpdateData):
                 scopes = None if record.scopes is None else frozenset(record.scopes)
                 for said in record.watches:
-                    watch = _Watch(said, record.definition, tuple(map(Filter, said.filters)))
+                    filters = tuple(map(Filter, said.filters))
+                    watch = _Watch(said, record.definition, filters, Filter(said.condition))
                     if said.creates:
                         self._creating.append((scopes, watch))
                     else:
@@ -109,12 +115,13 @@ class Watches:
         seen: dict[Notification, dict[str, None]] = {}
         reached: dict[str, None] = {}
         waiting: list[tuple[_Watch, str | None]] = []
+        said_it = self._facts(*publisher)
         for each in outcome.reached:
             reached[each.scope] = None
             for watch, scope in self._at(each.scope):
                 if watch.said.consumed:
                     waiting.append((watch, scope))
-                elif watch.matches(each.notification):
+                elif watch.matches(each.notification) and watch.holds(each.notification, said_it):
                     seen.setdefault(each.notification, {})[each.scope] = None
                     if watch.said.creates:  # the scope that is created sees who consumes this
                         waiting += [(w, None) for w in self._following.get(watch.definition, ())]
@@ -123,13 +130,12 @@ class Watches:
         for delivery in outcome.deliveries if rules else ():
             n, is_own = delivery.notification, delivery.consumer == own.id
             concerned = [(watch, scope) for watch, scope in rules if watch.matches(n)]
+            who = publisher[0] if is_own else delivery.consumer
             parties = [
                 (name, attributes)
-                for name, attributes in roster.consumers(
-                    publisher[0] if is_own else delivery.consumer, n
-                )
-                if is_own or name != publisher[0]
-                if any(not (w.said.joins and self._has(s, name, attributes)) for w, s in concerned)
+                for name, attributes in roster.consumers(who, n)
+                if (is_own or name != publisher[0])
+                and any(self._may_react(w, s, n, name, attributes) for w, s in concerned)
             ]
             if parties:
                 consumed.append((_bytes(n), parties))
@@ -142,15 +148,29 @@ class Watches:
             [scope for scope in reached if self.concern(scope)],
         )
 
-    def _has(self, scope: str | None, name: str, attributes: Mapping[str, Any]) -> bool:
-        """Whether a component is a member of a scope already."""
-        if scope is None:
+    def _may_react(
+        self,
+        watch: _Watch,
+        scope: str | None,
+        n: Notification,
+        consumer: str,
+        attributes: Mapping[str, Any],
+    ) -> bool:
+        """Whether something may follow of it that somebody has consumed this."""
+        facts = self._facts(consumer, attributes)
+        if not watch.holds(n, facts):
             return False
-        node = self._graph.nodes.get(name)
+        if not watch.said.joins or scope is None:
+            return True
+        node = self._graph.nodes.get(consumer)
         if node is not None and not node.is_scope:
-            return scope in node.parents
-        facts = facts_of(name, attributes)
-        return any(rule.scope == scope for rule in self._graph.rules.matching(facts))
+            return scope not in node.parents
+        return all(rule.scope != scope for rule in self._graph.rules.matching(facts))
+
+    def _facts(self, name: str, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        node = self._graph.nodes.get(name)
+        is_named = node is not None and not node.is_scope
+        return node.facts if is_named and node is not None else facts_of(name, attributes)
 
 
 def _bytes(n: Notification) -> bytes:

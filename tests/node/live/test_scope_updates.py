@@ -184,6 +184,18 @@ def test_without_rules_nothing_is_said_to_brokers() -> None:
 
 
 @SESSIONS
+def test_what_changes_nothing_is_not_said_to_brokers() -> None:
+    world = World()
+    world.say("p", type="Start", depth=0)
+    world.say("q", depth=1)
+    before = sum(len(host.log.entries) for host in world.sim.hosts.values())
+    world.say("q", depth=1)  # all who consume it are members
+    world.say("q", depth=3)  # whoever consumes it is not to be one
+    world.say("x", type="Start", depth=0)  # nobody in the session sees it
+    assert sum(len(host.log.entries) for host in world.sim.hosts.values()) == before + 3
+
+
+@SESSIONS
 def test_members_that_the_graph_names_take_part_as_well() -> None:
     world = World(FLOOR.replace("ALL FROM * WHERE", "ALL FROM q, r ALL FROM * WHERE"))
     world.say("p", type="Start", depth=0)

@@ -345,7 +345,14 @@ def _watch(rule: s.Update, model: str) -> WatchData:
         for reaction in rule.reactions
     )
     filters = [str(each) for each in half_of(rule.event.filters, model) or ()]
-    return WatchData(rule.event.kind == "con", creates(rule), joins, filters)
+    binds = rule.event.binds
+    condition = None if rule.condition is None else facts_filter(rule.condition)
+    about = {name.partition(".")[0] for name in (condition.names if condition else ())}
+    is_known = condition is not None and about <= {binds, s.TRIGGER}
+    return WatchData(
+        *(rule.event.kind == "con", creates(rule), joins, filters),
+        *(binds, str(condition) if is_known else ""),
+    )
 
 
 def _takes_in_the_trigger(clause: s.Clause) -> bool:
