@@ -53,7 +53,7 @@ class Names:
         nodes = self._graph.nodes
         if name in (s.SELF, s.TRIGGER):
             raise UnknownScope(f"{name} means something only within UPDATE")
-        found = {*self._graph.named(name), *([name] if name in nodes else ())}
+        found: set[str] = {*self._graph.named(name), *([name] if name in nodes else ())}
         if len(found) == 1:  # it is that one, wherever it is
             return found.pop()
         frontier = {id: nodes[id] for id in at if found and id in nodes}
