@@ -258,6 +258,15 @@ async def test_a_session_begins_and_grows_while_events_flow(tmp_path: Path) -> N
         assert "session" not in await live.change("show")
         told = await live.change("alter", "DROP SCOPE definitions::session", fails=True)
         assert "no rules" in told
+        # They can be given to a graph that stands as well.
+        await live.change(
+            "alter",
+            "DEFINE SCOPE session AS SUPERSCOPE ALL FROM floor "
+            "UPDATE ON pub(n: Start) DO CREATE NOW INCLUDE COMPONENT "
+            "UPDATE ON con(n: 1) DO (ALTER SCOPE SELF ADD ALL FROM TRIGGER)",
+        )
+        await live.seen("bob", "Start")
+        assert await members() == ["ann", "bob"]
 
 
 # -- changes of what stands
