@@ -8,6 +8,7 @@ import pytest
 from overlay import Overlay
 
 from stentor.errors import StentorError
+from stentor.filters import Filter
 from stentor.model.codec import decode_header
 from stentor.scopes.definition import records_of
 from stentor.scopes.language import Deployment, compose
@@ -45,6 +46,8 @@ class World:
             client = self.clients[id] = self.sim.client(id=id)
             client.attributes = {"room": room}
             client.connect(self.sim.hosts[at])
+            if options:
+                client.offer(Filter("exists depth"))
             if filter:
                 self.inboxes[id] = client.open(filter)
         self.sim.settle()
@@ -93,8 +96,9 @@ class World:
 
 
 @SESSIONS
-def test_a_session_begins_and_grows_in_the_network() -> None:
-    world = World()
+@pytest.mark.parametrize("options", [{}, {"advertisements": "covering"}])
+def test_a_session_begins_and_grows_in_the_network(options: dict[str, Any]) -> None:
+    world = World(**options)
     assert world.sessions() == []
     world.say("p", type="Start", depth=0)
     assert world.members() == {"p", "q"}, "q has consumed what began it"
