@@ -195,10 +195,12 @@ class Standing(Deployment):
             return
         there = node.parents if selection.superscopes else node.children
         at = (node.id,)
-        for reference in selection.base or ():
-            for id in self._found(reference, names, at) if not selection.properties else ():
-                if id in there:
-                    raise InvalidScopeGraph(f"{_edge_words(node, id, selection)} already")
+        known = () if selection.properties else selection.base or ()
+        for id in (id for reference in known for id in self._found(reference, names, at)):
+            if id in there and self._adopted:
+                return  # a rule has seen it twice before the first was carried out
+            if id in there:
+                raise InvalidScopeGraph(f"{_edge_words(node, id, selection)} already")
         by_rule = selection.where is not None or selection.base is None
         said = Description(
             attributes=dict(node.attributes),
