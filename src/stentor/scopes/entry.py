@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -100,6 +101,9 @@ MAX_MOVES: Final = 256
 #: Numbers in a second, which rise over restarts as well: those of a clock of microseconds.
 PER_SECOND: Final = 1_000_000
 
+
+_attributes: Final = attrgetter("attributes")
+_facts: Final = attrgetter("facts")
 
 #: What decides how far a publisher is heard: its name, if the graph has it, and its places.
 _Standing: TypeAlias = tuple[str | None, tuple[str, ...]]
@@ -607,10 +611,11 @@ class EntryGraph:
 
     def _bits(self, reach: Reach, envelopes: Sequence[Envelope | Notification]) -> list[int]:
         """Which filters of a reach match each of these."""
-        if not reach.bits:
+        if not reach.bits or not envelopes:
             return [0] * len(envelopes)
         remembered = reach.remembered
-        said = [reach.said(envelope.facts) for envelope in envelopes]
+        plain = reach.is_plain and isinstance(envelopes[0], Envelope)
+        said = list(map(reach.said, map(_attributes if plain else _facts, envelopes)))
         known = [remembered(each) for each in said]
         if None in known:
             rows = [i for i, bits in enumerate(known) if bits is None]
