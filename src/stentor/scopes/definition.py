@@ -72,6 +72,8 @@ class ScopeData(_Record, tag="scope", frozen=True):
     once: bool = False
     admits: str | None = None
     definition: str | None = None
+    #: Whether a rule has made it.
+    begun: bool = False
 
     @property
     def key(self) -> str:
@@ -297,12 +299,36 @@ def difference(before: Mapping[str, Record], after: Mapping[str, Record]) -> Cha
     >>> difference({market.key: market}, {world.key: world})
     Change(put=[ScopeData(id='world', name='', abstract=False, interface=InterfaceData(input=None, \
 output=None), everyone=InterfaceData(input=None, output=None), attributes={}, roles=[], \
-policies={}, once=False, admits=None, definition=None)], drop=['scope market'])
+policies={}, once=False, admits=None, definition=None, begun=False)], drop=['scope market'])
     """
     return Change(
         [record for key, record in after.items() if before.get(key) != record],
         [key for key in before if key not in after],
     )
+
+
+def continued(before: Mapping[str, Record], after: Mapping[str, Record]) -> dict[str, Record]:
+    """The records of another graph, with what rules have begun that are the same in both."""
+    scopes = {
+        record.id
+        for key, record in before.items()
+        if isinstance(record, ScopeData) and record.begun and key not in after
+        if f"update {record.definition}" in after
+        if after[f"update {record.definition}"] == before.get(f"update {record.definition}")
+    }
+    ends = {r.id for r in after.values() if isinstance(r, ScopeData | ComponentData)} | scopes
+
+    def goes_on(record: Record) -> bool:
+        match record:
+            case HandledData():
+                return True
+            case ScopeData(id=scope) | RuleData(scope=scope):
+                return scope in scopes
+            case EdgeData(child=child, parent=parent):
+                return not scopes.isdisjoint((child, parent)) and {child, parent} <= ends
+        return False
+
+    return {**{key: record for key, record in before.items() if goes_on(record)}, **after}
 
 
 def _scope_data(node: Node) -> ScopeData:
@@ -318,6 +344,7 @@ def _scope_data(node: Node) -> ScopeData:
         node.once,
         None if node.admits is None else str(node.admits),
         node.definition,
+        node.begun,
     )
 
 
@@ -487,7 +514,7 @@ def _put_scope(graph: ScopeGraph, record: ScopeData) -> None:
     graph.set_attributes(record.id, record.attributes, roles=record.roles)
     graph.set_once(record.id, record.once)
     node.admits = None if record.admits is None else Filter(record.admits)
-    node.definition = record.definition
+    node.definition, node.begun = record.definition, record.begun
     _put_policies(graph, record.id, record.policies)
 
 

@@ -188,6 +188,22 @@ def test_without_rules_nothing_is_said_to_brokers() -> None:
 
 
 @SESSIONS
+def test_sessions_go_on_while_their_rules_do() -> None:
+    world = World()
+    world.say("p", type="Start", depth=0)
+    assert world.members() == {"p", "q"}
+    before = world.sim.hosts["c"].core.scopes.entry.epoch
+    world.deploy(FLOOR)
+    assert world.sim.hosts["c"].core.scopes.entry.epoch == before, "nothing has changed"
+    world.deploy(FLOOR + "DEFINE SCOPE other AS ALL FROM x; DEPLOY other")
+    world.say("q", depth=1)
+    assert world.members() == {"p", "q", "r"}
+    world.say("p", type="Start", depth=0)
+    world.deploy(FLOOR.replace("n.depth < 3", "n.depth < 9") + "DEPLOY session AS mine")
+    assert world.sessions() == ["mine"]
+
+
+@SESSIONS
 def test_what_changes_nothing_is_not_said_to_brokers() -> None:
     world = World()
     world.say("p", type="Start", depth=0)

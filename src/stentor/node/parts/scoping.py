@@ -71,6 +71,7 @@ from stentor.scopes.definition import (
     HandledData,
     Record,
     UpdateData,
+    continued,
     decode,
     difference,
     encode,
@@ -203,8 +204,7 @@ class Scoping:
             return
         if change is None:
             assert records is not None
-            change = difference(entry.records, records)
-            change = Change(change.put, [key for key in change.drop if key != HANDLED])
+            change = difference(entry.records, continued(entry.records, records))
         self._storing = True
         if not change and self.owner == own:
             self._made(then, None)

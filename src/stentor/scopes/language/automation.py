@@ -265,6 +265,7 @@ class Automation:
                     raise InvalidScopeGraph(f"rules have created {MAX_CREATED:,} scopes already")
                 self._created += 1
                 new = deployment.deploy(s.Deploy(s.Reference((definition,))), given=given)
+                deployment.graph.node(new).begun = True
                 given[s.SELF] = new
                 if reaction.include:
                     member = s.Selection(
