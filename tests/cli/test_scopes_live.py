@@ -249,6 +249,7 @@ async def test_a_session_begins_and_grows_while_events_flow(tmp_path: Path) -> N
                         return list(each["members"])
 
         assert await members() == ["ann", "bob"]
+        assert "rules of session\n  DEFINE SCOPE session AS\n" in await live.change("show")
         # Rules stay with brokers, whatever else is changed.
         await live.change("alter", "DROP SCOPE session")
         await live.seen("bob", "Start")
