@@ -49,8 +49,8 @@ def main() -> None:
         )
     console.print(table)
     console.print(
-        "No program names a scope. market.scopes and delayed.scopes say who belongs where,\n"
-        "what crosses each boundary, that quotes leave the professionals late, and that a market\n"
+        "No program names a scope. market.scopes and delayed.scopes say who belongs where, "
+        "what crosses each boundary, that quotes leave the professionals late, and that a market "
         "is left by completed trades alone.\n"
     )
 

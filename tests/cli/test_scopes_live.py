@@ -203,7 +203,7 @@ async def test_members_by_rule_are_asked_for_a_privilege(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("clause", "place", "reason"),
     [
-        ("UPDATE ON pub(n: 1) DO CREATE NOW", "2:5", "waits for events"),
+        ("UPDATE ON join(*, *) DO CREATE NOW", "2:5", "UPDATE ON pub and con"),
         ("MAINTAIN EVERY 5", "2:5", "MAINTAIN ON CHANGE"),
         (
             'ALL FROM * WHERE tenant = "x" MAINTAIN ON CHANGE\n    POLICY DELIVERY only(bob)',
@@ -220,6 +220,54 @@ def test_what_brokers_do_not_do_is_told_with_its_place(tmp_path, clause, place, 
     words = str(found.exception or "") + found.output
     assert f"{file}:{place}: " in words
     assert reason in words
+
+
+# -- scopes that change themselves
+
+
+@pytest.mark.spec("R-05.38")
+@looped
+async def test_a_session_begins_and_grows_while_events_flow(tmp_path: Path) -> None:
+    async with stage(tmp_path) as live:
+        await live.deploy("""
+            DEFINE SCOPE floor AS ALL FROM * WHERE room = "floor" MAINTAIN ON CHANGE; DEPLOY floor;
+            DEFINE SCOPE session AS SUPERSCOPE ALL FROM floor POLICY PUBLISHING none
+                UPDATE ON pub(n: Start) DO CREATE NOW INCLUDE COMPONENT
+                UPDATE ON con(n: 1) IF n.x < 3 DO (ALTER SCOPE SELF ADD ALL FROM TRIGGER)""")
+        for name in ("ann", "bob"):
+            await live.client(name, room="floor")
+        await live.client("eve", room="cellar")
+        shown = json.loads(await live.change("show", "--json"))
+        assert [each["scope"] for each in shown["scopes"]] == ["floor"]
+        assert set(await live.seen("ann", "Start")) == {"bob"}
+
+        async def members() -> list[str]:
+            while True:
+                shown = json.loads(await live.change("show", "--json"))
+                for each in shown["scopes"]:
+                    if each["scope"] == "session" and len(each["members"]) > 1:
+                        return list(each["members"])
+
+        assert await members() == ["ann", "bob"]
+        assert "rules of session\n  DEFINE SCOPE session AS\n" in await live.change("show")
+        # Rules stay with brokers, whatever else is changed.
+        await live.change("alter", "DROP SCOPE session")
+        await live.seen("bob", "Start")
+        assert await members() == ["ann", "bob"]
+        await live.change("alter", "DROP SCOPE session; DROP SCOPE definitions::session")
+        await live.seen("bob", "Start")
+        assert "session" not in await live.change("show")
+        told = await live.change("alter", "DROP SCOPE definitions::session", fails=True)
+        assert "no rules" in told
+        # They can be given to a graph that stands as well.
+        await live.change(
+            "alter",
+            "DEFINE SCOPE session AS SUPERSCOPE ALL FROM floor "
+            "UPDATE ON pub(n: Start) DO CREATE NOW INCLUDE COMPONENT "
+            "UPDATE ON con(n: 1) DO (ALTER SCOPE SELF ADD ALL FROM TRIGGER)",
+        )
+        await live.seen("bob", "Start")
+        assert await members() == ["ann", "bob"]
 
 
 # -- changes of what stands

@@ -32,6 +32,8 @@ from stentor.node.interest import Interest
 from stentor.node.parts import inquiries
 from stentor.node.subscription import Subscription
 from stentor.node.trail import ENDED_WEIGHT, ENTRIES, OFFSETS, Trail
+from stentor.scopes import MembershipRule, ScopeGraph
+from stentor.scopes.definition import records_of
 
 
 async def why(broker: Broker, id: Any, client: str, token: str | None = None) -> dict[str, Any]:
@@ -81,6 +83,30 @@ async def test_it_is_told_across_three_brokers_what_became_of_an_event() -> None
                 found = await why(b1, id, "desk")
                 assert all("ended" in v for v in found["verdicts"])
                 assert sorted(o for _, o in outcomes(found)) == ["delivered", "later", "unmatched"]
+
+
+@looped
+async def test_what_scopes_hide_is_told_as_long_as_the_journal_has_it() -> None:
+    async with overlay(2) as (b0, b1):
+        graph = ScopeGraph()
+        for name in ("acme", "beta"):
+            graph.create_scope(name)
+            graph.add_rule(MembershipRule(name, Filter(f"tenant = '{name}'")))
+        deployed = asyncio.get_running_loop().create_future()
+        b0.core.scoping.deploy(records_of(graph), deployed.set_result)
+        b0.changed()
+        assert await deployed is None
+        of = {name: {"tenant": name} for name in ("acme", "beta")}
+        async with stentor.connect(b0.address, name="vault", attributes=of["acme"]) as vault:
+            async with stentor.connect(b1.address, name="spy", attributes=of["beta"]) as spy:
+                async with spy.subscribe(""), spy.subscribe("", durable="mine"):
+                    id = await vault.publish({"x": 1}, ack=True)
+                    found = await why(b0, id, "spy")
+                    assert {outcome for _, outcome in outcomes(found)} == {"hidden"}
+            for client in ("spy", "mine"):  # and afterwards
+                found = await why(b0, id, client)
+                assert {outcome for _, outcome in outcomes(found)} == {"hidden"}
+                assert "visible to members of acme" in found["verdicts"][0]["text"]
 
 
 @looped

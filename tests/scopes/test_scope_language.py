@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stentor.errors import InvalidScopeGraph, ScopeSyntaxError
 from stentor.filters.expression import Arithmetic, Attribute
 from stentor.filters.expression import Constant as ConstantTerm
-from stentor.scopes import expressions
+from stentor.scopes import ScopeGraph, expressions
 from stentor.scopes.language import compose, format_script, parse
 from stentor.scopes.language import syntax as s
 
@@ -96,6 +96,102 @@ def test_what_is_optional_may_be_left_out(text):
     assert found == s.DefineScope("a", (s.Selection(False, (s.Reference(("b",)),)),))
 
 
+#: One text for each alternative of each production of the sheet's grammar: clauses, and statements.
+PRODUCTIONS = """
+ALL FROM p1, p2, s1
+FROM p1
+MEMBER ALL FROM p1
+MEMBER FROM p1
+TOP(load, 3) FROM *
+TOP(load ASC, 3) FROM *
+TOP(distance(home, 3) DESC, 3) FROM *
+[1..1] FROM *
+[..] FROM *
+[ 1 .. ] FROM *
+[..3] FROM *
+m: ALL FROM * WHERE has-temp-sensor = 1
+m: [1..1] FROM MEMBERS(MEMBERS(site)), a::b, SELF WHERE IS ROLE(boss)
+m: FROM a : { INTERFACES OUTPUT(x) }
+SUPERSCOPE ALL FROM s1, s2
+s: SUPERSCOPES ALL FROM *
+s: SUPERSCOPES FROM x WHERE a = 1 OR b.c = "x" AND NOT (d != 1.5)
+s: SUPERSCOPES FROM MEMBERS(x) : { INTERFACES OUTPUT(T), INPUT(0) DO x }
+MAP OUTWARD { a = b, c = 1 }
+ALL FROM * WHERE HAS OUTPUT(need) OR INPUT(more)
+ALL FROM * WHERE a < 1 AND a <= 1 AND a > 1 AND a >= 1 AND a = TRUE AND b = FALSE
+ALL FROM * WHERE a PREFIX "x" AND b SUFFIX "y" AND c CONTAINS "z" AND d LIKE "q%"
+ALL FROM * WHERE near(3, "x", y)
+m: { INTERFACES OUTPUT(Temp) }
+ALL FROM a *: { INTERFACES OUTPUT(Temp) }
+m: { }
+INTERFACES INPUT(), OUTPUT()
+INTERFACES INPUT(0), OUTPUT(1)
+INTERFACES OUTPUT(/news/sport, /a)
+INTERFACES OUTPUT(Temp, Alarm)
+INTERFACES OUTPUT(x > 1, y = "a" AND z PREFIX "b")
+ROLES boss, logger
+SET name = "Acme, Inc.", a.b = 3, c = d.e, f = TRUE
+MAINTAIN ONCE
+MAINTAIN EVERY 30
+MAINTAIN ON CHANGE
+MAINTAIN ON DEVIATION 20
+MAP INWARD "http://x.org/y" MAP OUTWARD foo
+MAP INWARD foo(1, bar, "x")
+POLICY PUBLISHING "x" POLICY DELIVERY round_robin
+POLICY INTERNAL only(a, b) POLICY TRAVERSE top_down
+DO "cmd" DO run(1) DO x
+UPDATE ON pub(n: Start) DO CREATE NOW
+UPDATE ON PUB(n: OUTPUT(Start)) DO CREATE NOW INCLUDE COMPONENT m
+UPDATE ON con(n: 1) IF n.depth < 3 DO (ALTER SCOPE SELF ADD ROLES r), CREATE NOW
+UPDATE ON con(n: x > 3 AND y = 2) DO ALTER SCOPE SELF ADD ALL FROM TRIGGER
+UPDATE ON con(n: /a/b, /c) DO ALTER SCOPE SELF ADD ALL FROM TRIGGER
+UPDATE ON sub(INPUT(Temp)) DO (CREATE NOW)
+UPDATE ON sub(Temp) DO (CREATE NOW)
+UPDATE ON unsub(1) DO (CREATE NOW)
+UPDATE ON adv(Temp, Foo) DO (CREATE NOW)
+UPDATE ON unadv(Temp) DO (CREATE NOW)
+UPDATE ON join(*, *) DO (CREATE NOW)
+UPDATE ON join(c, s) DO (CREATE NOW)
+UPDATE ON leave(TRIGGER, SELF) DO (CREATE NOW)
+UPDATE ON leave(a::b, MEMBERS(s)) DO (CREATE NOW)
+UPDATE ON timer(30) DO (CREATE NOW)
+"""
+OTHER_STATEMENTS = """
+DEPLOY x
+DEPLOY SCOPE x
+DEPLOY SCOPE x AS y
+DEPLOY a::x AS y ALL FROM z BROKERSCOPE(localhost)
+DEPLOY x BROKERSCOPE(a.b.c:7411, replicas = 3)
+DEPLOY x BROKERSCOPE("a.b.c:7411", replicas = 3)
+DEPLOY x INTEGRATED()
+DEPLOY x INTEGRATED(host, mode = "once")
+DEPLOY x INTEGRATED(host)
+DEPLOY x INTEGRATED(host, mode = "once", k = TRUE, v = 1.5)
+DEPLOY x INTEGRATED(mode = "once")
+DEPLOY x INTEGRATED(, mode = "once")
+DEPLOY x ARCHITECTURE foo()
+DEPLOY x ARCHITECTURE foo(a = 1, b = "c")
+DEPLOY t SUPERSCOPE ALL FROM S a:{ INTERFACES OUTPUT(Temp) } BROKERSCOPE(localhost)
+ALTER SCOPE x ADD ALL FROM c SUPERSCOPES ALL FROM S
+ALTER SCOPE x DEL ALL FROM c
+ALTER SCOPE x m: ALL FROM c
+ALTER SCOPE definitions::x SET a = 1
+ALTER SCOPE x DEL INTERFACES OUTPUT(Draft) ROLES r SET a = 1 MAP INWARD foo POLICY DELIVERY none
+ALTER SCOPE SELF ADD ALL FROM c
+ALTER SCOPE MEMBERS(x) ADD ALL FROM c
+DROP SCOPE x
+DROP SCOPE a::b
+"""
+
+
+@pytest.mark.spec("05/4.1")
+def test_every_production_of_the_grammar_is_read_and_printed():
+    texts = [f"DEFINE SCOPE g AS {clause}" for clause in PRODUCTIONS.strip().splitlines()]
+    for text in texts + OTHER_STATEMENTS.strip().splitlines():
+        script = parse(text)
+        assert parse(format_script(script)) == script, text
+
+
 @pytest.mark.spec("05/8.16")
 def test_the_lexer_keeps_apart_what_looks_alike():
     script = parse(
@@ -160,6 +256,7 @@ MISTAKES = [
     ("DEFINE SCOPE from AS ALL FROM a", 14, "reserved word"),
     ("DEFINE SCOPE x AS MAINTAIN ON DEVIATION 0", 19, "above 0"),
     ("DEFINE TABLE t (a, b) AS (1)", 1, "1 values for 2 columns"),
+    ("DEFINE TABLE t (a, b) AS (1, 2), (1, 3)", 1, "t has two rows for 1"),
     ("DEPLOY", 7, "the name of a scope"),
     ('DEFINE SCOPE x AS SET a = "b', 27, "never closed"),
     ("DEFINE SCOPE x AS ALL FROM a # why", 30, "comments begin with --"),
@@ -206,6 +303,17 @@ def test_a_long_text_takes_time_in_proportion():
 
     short, long = lines(200), lines(2_000)
     assert least(lambda: parse(long)) < 40 * least(lambda: parse(short))
+
+
+def test_a_deep_graph_is_deployed_in_time_in_proportion():
+    def chain(count):
+        above = ("", *(f"SUPERSCOPE ALL FROM s{n}" for n in range(count)))
+        return "".join(
+            f"DEFINE SCOPE s{n} AS ALL FROM c{n} {above[n]}; DEPLOY s{n};" for n in range(count)
+        )
+
+    short, long = chain(40), chain(800)
+    assert least(lambda: ScopeGraph.loads(long)) < 80 * least(lambda: ScopeGraph.loads(short))
 
 
 def least(run):
@@ -401,7 +509,9 @@ STATEMENTS = st.one_of(
     st.builds(s.Import, TEXTS),
     st.builds(
         lambda rows: s.DefineTable("t", ("alpha", "beta"), rows),
-        st.lists(st.tuples(LITERALS, LITERALS), min_size=1, max_size=2).map(tuple),
+        st.lists(
+            st.tuples(LITERALS, LITERALS), min_size=1, max_size=2, unique_by=lambda row: row[0]
+        ).map(tuple),
     ),
 )
 

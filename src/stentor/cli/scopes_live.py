@@ -225,12 +225,14 @@ async def _changed(
 def _graph(name: str) -> ScopeGraph:
     from stentor.cli.scopes import text_of
     from stentor.scopes.language import Deployment, compose
+    from stentor.scopes.language.automation import automate
     from stentor.scopes.language.checks import check_for_brokers
 
     deployment = Deployment(assume=True)
     found = compose(name, text_of(name), text_of)
     found.deploy(deployment)
     check_for_brokers(found, deployment)
+    automate(deployment)
     return deployment.graph
 
 
@@ -259,7 +261,7 @@ async def _sent(operator: Operator, data: bytes, *, what: str = "deploy", **opti
 async def _collect(how: Connecting) -> dict[str, Any]:
     """The graph of one broker, with the members and the traffic of all that can be asked."""
     from stentor.cli.operator import Operator
-    from stentor.scopes.definition import decode, graph_of
+    from stentor.scopes.definition import UpdateData, decode, graph_of
     from stentor.scopes.drawing import policy_words
     from stentor.scopes.places import place_of_component, place_of_rule
 
@@ -305,7 +307,7 @@ async def _collect(how: Connecting) -> dict[str, Any]:
                 },
                 "named": sorted(inside),
                 "held": held.get(id, 0),
-                "members": sorted(name for key in places for name in members.get(key, ())),
+                "members": sorted({name for key in places for name in members.get(key, ())}),
                 "entered": {
                     end: count for (end, scope), count in sorted(crossed.items()) if scope == id
                 },
@@ -318,6 +320,11 @@ async def _collect(how: Connecting) -> dict[str, Any]:
         "unreachable": unreachable,
         "superseded": own["superseded"],
         "scopes": scopes,
+        "rules": {
+            each.definition: each.statements
+            for each in records.values()
+            if isinstance(each, UpdateData)
+        },
         "in no scope": sorted(members.get("", ())),
     }
 
@@ -350,6 +357,9 @@ def _lines(found: dict[str, Any]) -> list[str]:
             lines.append(f"  held      {counted(scope['held'], 'event')}")
         for end, count in scope["entered"].items():
             lines.append(f"  {count:<9} from {end.removeprefix('@')}")
+    for definition, statements in found["rules"].items():
+        lines += ["", f"rules of {definition}"]
+        lines += [f"  {line}" for statement in statements for line in statement.split("\n")]
     if found["in no scope"]:
         lines += ["", f"in no scope: {', '.join(found['in no scope'])}"]
     return lines

@@ -32,6 +32,7 @@ hears which message.
     scoping        the scope graph: changes, and what follows of them scoping.py
     detectors      composite events, found here                       detectors.py
     scope_holds    what scopes hold back until something is said     scope_holds.py
+    scope_updates  rules by which scopes change themselves            scope_updates.py
     rosters        members among whom policies of scopes choose       rosters.py
     placements     composite events that are found elsewhere          placements.py
     pulses         how far streams are by which time, for detectors   pulses.py
@@ -99,6 +100,7 @@ from stentor.node.parts.rosters import Rosters
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.scheduling import Scheduling
 from stentor.node.parts.scope_holds import ScopeHolds
+from stentor.node.parts.scope_updates import ScopeUpdates
 from stentor.node.parts.scoping import Scoping
 from stentor.node.parts.settlements import Settlements
 from stentor.node.parts.subscribing import Subscribing
@@ -121,6 +123,7 @@ from stentor.node.trail import Trail
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
 from stentor.node.wording import Wording
+from stentor.node.words import Words
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
 from stentor.routing.graph import GraphRouter
@@ -475,19 +478,26 @@ class Core:
             clock=time,
             agenda=agenda,
         )
-        self.scope_holds = ScopeHolds(
-            scopes,
-            schedule,
-            subscribing=self.subscribing,
-            publishing=self.publishing,
-            sessions=sessions,
-            journals=journals,
-            clock=time,
-            agenda=agenda,
+        first, second = (
+            Words(
+                number,
+                scopes,
+                subscribing=self.subscribing,
+                publishing=self.publishing,
+                sessions=sessions,
+                journals=journals,
+                agenda=agenda,
+            )
+            for number in range(2)
+        )
+        self.scope_holds = ScopeHolds(scopes, schedule, words=first, journals=journals, clock=time)
+        self.scope_updates = ScopeUpdates(
+            scopes, words=second, journals=journals, directory=directory
         )
         self.scoping = Scoping(
             scopes,
             holds=self.scope_holds,
+            updates=self.scope_updates,
             rosters=self.rosters,
             assurance=assurance,
             subscriptions=subscriptions,
@@ -531,6 +541,7 @@ class Core:
                 self.wanted,
                 self.settlements,
                 self.scoping,
+                self.scope_updates,
                 self.detectors,
                 durables,
             )
@@ -613,6 +624,7 @@ class Core:
             self.publishing.answer()
         self.settlements.publish()
         self.scope_holds.look()
+        self.scope_updates.look()
         self.scheduling.look()
         self.transactions.publish()
         self.placements.tell()

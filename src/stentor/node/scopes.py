@@ -309,6 +309,13 @@ class Scopes:
         seen, been = _places(stamp.keys), _places(then)
         return f"hidden by scopes: it was visible to {seen}, and the client was {been}"
 
+    def hidden_from(self, within: Filter | None, envelope: Envelope) -> str | None:
+        """The same of a subscription without a client, by what it was narrowed to; None for all."""
+        if within is None or within.matches(envelope.facts):
+            return None
+        seen = _places(() if envelope.stamp is None else envelope.stamp.keys)
+        return f"hidden by scopes: it was visible to {seen}, and not to the client"
+
     def stops(self, envelope: Envelope) -> list[str]:
         """Where on its way through the graph something is stopped, if its publisher is here."""
         stamp = envelope.stamp

@@ -72,6 +72,8 @@ class ScopeData(_Record, tag="scope", frozen=True):
     once: bool = False
     admits: str | None = None
     definition: str | None = None
+    #: Whether a rule has made it.
+    begun: bool = False
 
     @property
     def key(self) -> str:
@@ -131,6 +133,51 @@ class TableData(_Record, tag="table", frozen=True):
         return f"table {self.name}"
 
 
+class UpdateData(_Record, tag="update", frozen=True):
+    """A definition whose UPDATE rules brokers carry out; see `stentor.scopes.happenings`."""
+
+    definition: str
+    #: What defines it, and has changed that since: statements, one after the other.
+    statements: list[str]
+    #: The scopes in which rules that create another one are armed; None for all.
+    scopes: list[str] | None = None
+    #: For which publications something is to be done, and at which scopes.
+    watches: list[WatchData] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return f"update {self.definition}"
+
+
+class WatchData(Struct, array_like=True, frozen=True):
+    """What one rule waits for."""
+
+    #: Whether it is about who consumes a publication, rather than about the publication itself.
+    consumed: bool
+    #: Whether it creates a scope; else it is armed in those that there are.
+    creates: bool
+    #: Whether all that it does is to take in whoever has triggered it.
+    joins: bool
+    filters: list[str] = field(default_factory=list)
+    #: What the publication is called in the condition, and that, as far as it says nothing of the
+    #: scope itself.
+    binds: str = ""
+    condition: str = ""
+
+
+class HandledData(_Record, tag="handled", frozen=True):
+    """Up to which numbers it is known what brokers have said to rules, by their streams.
+
+    Under "" is the number of the first moment at which there were any rules.
+    """
+
+    numbers: dict[str, int]
+
+    @property
+    def key(self) -> str:
+        return HANDLED
+
+
 class GraphData(_Record, tag="graph", frozen=True):
     """What holds for the whole graph."""
 
@@ -145,7 +192,18 @@ class GraphData(_Record, tag="graph", frozen=True):
         return "graph"
 
 
-Record: TypeAlias = ScopeData | ComponentData | EdgeData | RuleData | TableData | GraphData
+#: The key of what is known of that.
+HANDLED: Final = "handled"
+Record: TypeAlias = (
+    ScopeData
+    | ComponentData
+    | EdgeData
+    | RuleData
+    | TableData
+    | UpdateData
+    | HandledData
+    | GraphData
+)
 
 
 class Change(Struct, array_like=True, frozen=True):
@@ -161,7 +219,10 @@ class Change(Struct, array_like=True, frozen=True):
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Change)
 #: In which order records are put, so that each finds what it names; they are dropped in reverse.
-_ORDER: Final = (GraphData, TableData, ScopeData, ComponentData, EdgeData, RuleData)
+_ORDER: Final = (
+    *(GraphData, TableData, ScopeData, ComponentData, EdgeData, RuleData),
+    *(UpdateData, HandledData),
+)
 
 
 def encode(change: Change) -> bytes:
@@ -227,6 +288,7 @@ def records_of(graph: ScopeGraph) -> dict[str, Record]:
         RuleData(r.scope, r.label, str(r.where), _rule_terms(r), list(r.among), r.maintained)
         for r in graph.rules
     ]
+    found += graph.automation.values()
     return {record.key: record for record in found}
 
 
@@ -237,12 +299,36 @@ def difference(before: Mapping[str, Record], after: Mapping[str, Record]) -> Cha
     >>> difference({market.key: market}, {world.key: world})
     Change(put=[ScopeData(id='world', name='', abstract=False, interface=InterfaceData(input=None, \
 output=None), everyone=InterfaceData(input=None, output=None), attributes={}, roles=[], \
-policies={}, once=False, admits=None, definition=None)], drop=['scope market'])
+policies={}, once=False, admits=None, definition=None, begun=False)], drop=['scope market'])
     """
     return Change(
         [record for key, record in after.items() if before.get(key) != record],
         [key for key in before if key not in after],
     )
+
+
+def continued(before: Mapping[str, Record], after: Mapping[str, Record]) -> dict[str, Record]:
+    """The records of another graph, with what rules have begun that are the same in both."""
+    scopes = {
+        record.id
+        for key, record in before.items()
+        if isinstance(record, ScopeData) and record.begun and key not in after
+        if f"update {record.definition}" in after
+        if after[f"update {record.definition}"] == before.get(f"update {record.definition}")
+    }
+    ends = {r.id for r in after.values() if isinstance(r, ScopeData | ComponentData)} | scopes
+
+    def goes_on(record: Record) -> bool:
+        match record:
+            case HandledData():
+                return True
+            case ScopeData(id=scope) | RuleData(scope=scope):
+                return scope in scopes
+            case EdgeData(child=child, parent=parent):
+                return not scopes.isdisjoint((child, parent)) and {child, parent} <= ends
+        return False
+
+    return {**{key: record for key, record in before.items() if goes_on(record)}, **after}
 
 
 def _scope_data(node: Node) -> ScopeData:
@@ -258,6 +344,7 @@ def _scope_data(node: Node) -> ScopeData:
         node.once,
         None if node.admits is None else str(node.admits),
         node.definition,
+        node.begun,
     )
 
 
@@ -370,6 +457,8 @@ def put(graph: ScopeGraph, record: Record) -> None:
     match record:
         case GraphData():
             pass  # `new_graph` has seen to it
+        case UpdateData() | HandledData():
+            graph.automation[record.key] = record
         case TableData():
             graph.tables[record.name] = dict(record.rows)
         case ScopeData():
@@ -405,6 +494,8 @@ def drop(graph: ScopeGraph, record: Record) -> None:
         case RuleData():
             if record.scope in graph:
                 graph.remove_rule(record.scope, record.label)
+        case UpdateData() | HandledData():
+            graph.automation.pop(record.key, None)
         case GraphData():
             pass
 
@@ -423,7 +514,7 @@ def _put_scope(graph: ScopeGraph, record: ScopeData) -> None:
     graph.set_attributes(record.id, record.attributes, roles=record.roles)
     graph.set_once(record.id, record.once)
     node.admits = None if record.admits is None else Filter(record.admits)
-    node.definition = record.definition
+    node.definition, node.begun = record.definition, record.begun
     _put_policies(graph, record.id, record.policies)
 
 

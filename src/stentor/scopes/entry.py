@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -55,6 +56,7 @@ from stentor.scopes.definition import (
     Record,
     RuleData,
     ScopeData,
+    UpdateData,
     drop,
     new_graph,
     ordered,
@@ -63,6 +65,7 @@ from stentor.scopes.definition import (
 )
 from stentor.scopes.dissemination import Dissemination, Outcome, Postponed
 from stentor.scopes.graph import RESERVED, ScopeGraph
+from stentor.scopes.happenings import Watches
 from stentor.scopes.live import check_live, check_references
 from stentor.scopes.nodes import Edge, Node
 from stentor.scopes.places import (
@@ -84,7 +87,7 @@ from stentor.scopes.places import (
 )
 from stentor.scopes.policies import Hold, Kind, RequirePrivilege, compares
 from stentor.scopes.reach import MAX_ANSWERS, Reach, translated_members
-from stentor.scopes.roster import Roster, watched
+from stentor.scopes.roster import Roster, facts_of, watched
 
 #: Versions of one publication; a graph that makes more of it lets none of the others pass.
 MAX_VERSIONS: Final = 64
@@ -98,6 +101,9 @@ MAX_MOVES: Final = 256
 #: Numbers in a second, which rise over restarts as well: those of a clock of microseconds.
 PER_SECOND: Final = 1_000_000
 
+
+_attributes: Final = attrgetter("attributes")
+_facts: Final = attrgetter("facts")
 
 #: What decides how far a publisher is heard: its name, if the graph has it, and its places.
 _Standing: TypeAlias = tuple[str | None, tuple[str, ...]]
@@ -130,7 +136,7 @@ class Component:
         self.name = name
         self.attributes = dict(attributes)
         #: What rules look at, where the graph does not name it.
-        self.facts: Mapping[str, Any] = {**attributes, "name": name, "roles": ()}
+        self.facts = facts_of(name, attributes)
         self.view = View(producer, {}, True)
         #: Whether it is this broker itself, which sees what is said to brokers and nothing else.
         self.is_broker = False
@@ -182,8 +188,12 @@ class EntryGraph:
         self._heard: dict[str, int] = {}
         #: Whether policies hold something back until something else is said.
         self.holds = False
+        #: Whether brokers have to hear what is said to brokers.
+        self.says_words = False
         #: What may set that free.
         self.letting_go: tuple[Filter, ...] = ()
+        #: What rules wait for that change the graph.
+        self.watches = Watches(self.graph, ())
         #: Who stands behind ports, and the scopes where that has to be known.
         self.roster = Roster()
         self.watched: frozenset[str] = frozenset()
@@ -223,7 +233,7 @@ class EntryGraph:
             records.pop(key, None)
         records |= new
         try:
-            if any(isinstance(record, GraphData) for record in (*new.values(), *gone)):
+            if any(isinstance(r, GraphData | UpdateData) for r in (*new.values(), *gone)):
                 self._rebuild()
             else:
                 self._alter(gone, new)
@@ -236,6 +246,7 @@ class EntryGraph:
                 if record is not None:
                     records[key] = record
             self._rebuild()
+            self._watch()
             raise
         self.epoch = epoch
         self._built += 1
@@ -271,12 +282,16 @@ class EntryGraph:
         self._watch()
 
     def _watch(self) -> None:
-        if self.graph.has_policies or self.watched:
-            self.watched = watched(self.graph)
+        if self.graph.automation or self.watches:
+            self.watches = Watches(self.graph, self.graph.automation.values())
+        if self.graph.has_policies or self.watched or self.watches.consumption:
+            is_scope = (id for id, node in self.graph.nodes.items() if node.is_scope)
+            self.watched = frozenset(is_scope) if self.watches.consumption else watched(self.graph)
             self.roster.changed(self.graph)
         policies = (p for id in self.graph.policed for p in self.graph.node(id).policies.values())
         holding = [each for each in policies if isinstance(each, Hold)]
         filters = [f for each in holding for f in (each.release, each.abort) if f is not None]
+        self.says_words = bool(holding or self.watches)
         self.holds, self.letting_go = bool(holding), tuple(dict.fromkeys(filters))
 
     def heard(self, stream: str, number: int) -> None:
@@ -500,6 +515,8 @@ class EntryGraph:
             reach = Reach(node.parents.values(), node, open_by_default=self.graph.open_by_default)
             rules = (self.records.get(f"rule {place}") for place in key[1])
             reach.seen |= {rule.scope for rule in rules if isinstance(rule, RuleData)}
+            if self.watches and any(map(self.watches.concern, reach.seen)):
+                reach.is_known = False
             self._reaches[key] = reach
         if len(reach.bits) > FEW_FILTERS:
             for filter in reach.bits:
@@ -541,10 +558,13 @@ class EntryGraph:
         return node
 
     def is_watched(self, component: Component) -> bool:
-        """Whether others have to know of it, since somebody may choose it."""
+        """Whether others have to know of it, since somebody may choose it, or wait for it."""
         return bool(self.watched) and any(
-            isinstance(record := self.records.get(f"rule {key}"), RuleData)
-            and record.scope in self.watched
+            (
+                isinstance(record := self.records.get(f"rule {key}"), RuleData)
+                and record.scope in self.watched
+            )
+            or (self.watches.consumption and key[:1] == "=")
             for key in self.view(component).now
         )
 
@@ -591,10 +611,11 @@ class EntryGraph:
 
     def _bits(self, reach: Reach, envelopes: Sequence[Envelope | Notification]) -> list[int]:
         """Which filters of a reach match each of these."""
-        if not reach.bits:
+        if not reach.bits or not envelopes:
             return [0] * len(envelopes)
         remembered = reach.remembered
-        said = [reach.said(envelope.facts) for envelope in envelopes]
+        plain = reach.is_plain and isinstance(envelopes[0], Envelope)
+        said = list(map(reach.said, map(_attributes if plain else _facts, envelopes)))
         known = [remembered(each) for each in said]
         if None in known:
             rows = [i for i, bits in enumerate(known) if bits is None]
@@ -680,8 +701,13 @@ class EntryGraph:
         del versions[MAX_VERSIONS:]
         for held, goes_on in dict.fromkeys(outcome.released):
             word = {"key": held, "goes_on": goes_on, "stream": self.stream}
-            stamp = Stamp(self.epoch, producer, (WORDS,))
-            versions.append((stamp, Notification({**word, "number": self._next(now)})))
+            versions.append(self._word(producer, word, now))
+        if self.watches:
+            who = component.name, dict(component.attributes)
+            happened = self.watches.noticed(outcome, node, who, self.roster)
+            if happened is not None:
+                word = {"stream": self.stream}
+                versions.append(self._word(producer, word, now, happened.data))
         later = []
         for each in outcome.postponed:
             waiting = Waiting(
@@ -700,6 +726,13 @@ class EntryGraph:
             version = None if each.notification == n else each.notification
             later.append((each.until, Stamp(self.epoch, producer, (waiting.key,)), version))
         return Decided(versions, later[:MAX_VERSIONS])
+
+    def _word(
+        self, producer: str, word: dict[str, Any], now: float, data: bytes = b""
+    ) -> tuple[Stamp, Notification]:
+        """Something that only brokers hear."""
+        said = Notification({**word, "number": self._next(now)}, payload=data)
+        return Stamp(self.epoch, producer, (WORDS,)), said
 
     def _next(self, now: float) -> int:
         """The number of one more decision."""

@@ -80,6 +80,8 @@ class ScopeGraph:
         self.leaf_only = leaf_only
         self.tables: dict[str, Table] = {}
         self.rules = MembershipRules()
+        #: Records of definitions that brokers automate; the graph itself does nothing with them.
+        self.automation: dict[str, Any] = {}
         #: What stateful policies remember, by scope and kind of policy.
         self.policy_states: dict[tuple[str, Kind], Any] = {}
         #: What policies hold back; `advance` and released holds take it from here.
@@ -644,7 +646,7 @@ class ScopeGraph:
             raise InvalidScopeGraph(f"{scope.id!r} cannot be a member of itself")
         if self.leaf_only and member.children:
             raise InvalidScopeGraph(f"{member.id!r} has members; only leaves may join a scope here")
-        if self._reaches_up(scope, member.id):
+        if (member.children or member.group_members) and self._reaches_up(scope, member.id):
             raise InvalidScopeGraph(
                 f"{member.id!r} cannot be a member of {scope.id!r}, which is below it already: the "
                 "scope graph has no cycles"

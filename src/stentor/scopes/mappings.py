@@ -120,7 +120,6 @@ class FunctionMapping(Struct, frozen=True):
 
 NotificationMapping: TypeAlias = ContentMapping | FunctionMapping
 #: Both directions of an edge; None is the identity.
-IDENTITY: Final = None
 
 
 class EdgeMapping(Struct, frozen=True):

@@ -26,6 +26,7 @@ FEATURES: Final = (
     "once",
     "admits",
     "definition",
+    "begun",
 )
 
 
@@ -74,6 +75,7 @@ class Node:
         "abstract",
         "admits",
         "attributes",
+        "begun",
         "children",
         "definition",
         "everyone",
@@ -109,6 +111,8 @@ class Node:
         self.admits: Filter | None = None
         #: The definition that it is an instance of.
         self.definition: str | None = None
+        #: Whether a rule has made it, and no administrator.
+        self.begun = False
         self.parents: dict[str, Edge] = {}
         self.children: dict[str, Edge] = {}
         #: Those of the children that are scopes.

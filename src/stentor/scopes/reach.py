@@ -54,8 +54,9 @@ class Reach:
         self._answers: dict[int, Answer] = {}
         self._said: dict[tuple[Any, ...], int] = {}
         self.is_known = not own.policies and self._gather()
-        #: What its filters look at.
+        #: What its filters look at, and whether that is nothing but attributes.
         self.names = tuple(sorted({name for filter in self.bits for name in filter.names}))
+        self.is_plain = not any(name.startswith("_") for name in self.names)
 
     @property
     def is_outside(self) -> bool:

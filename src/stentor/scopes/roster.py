@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from stentor.filters import Filter
+from stentor.model import Notification
 from stentor.scopes.graph import RESERVED, ScopeGraph
-from stentor.scopes.interfaces import Interface
+from stentor.scopes.interfaces import Interface, passes
 from stentor.scopes.nodes import Edge, Node
-from stentor.scopes.places import personal, place_of_rule
+from stentor.scopes.places import is_personal, personal, place_of_rule
 from stentor.scopes.policies import Kind, OneOfN, Traverse, compares
 
 #: Brokers that cannot be reached and whose members are remembered.
@@ -37,7 +38,12 @@ class Member(NamedTuple):
     @property
     def facts(self) -> Mapping[str, Any]:
         """What rules look at."""
-        return {**self.attributes, "name": self.name, "roles": ()}
+        return facts_of(self.name, self.attributes)
+
+
+def facts_of(name: str, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What rules look at in a client that no graph names; who it is it cannot claim."""
+    return {**attributes, "name": name, "_id": name, "roles": ()}
 
 
 class Roster:
@@ -96,6 +102,23 @@ class Roster:
         """The edge of a member that stands behind a port, by the id that it has there."""
         port, _, name = member.partition("\0=")
         return self.opened(port).get(name) or self.opened(port, away=True).get(name)
+
+    def consumers(self, id: str, n: Notification) -> list[tuple[str, dict[str, Any]]]:
+        """Who has subscribed to what arrives at a component, or at a port: names and attributes."""
+        if id in self._graph.ports:
+            behind = {**self.opened(id, away=True), **self.opened(id)}
+        elif is_personal(id):
+            edge = self.edge(id)
+            behind = {} if edge is None else {edge.child.name: edge}
+        else:
+            of_all = (members.get(id) for members in self._members.values())
+            wanting = (m for m in of_all if m and any(Filter(f).matches(n) for f in m.filters))
+            return [(each.name, each.attributes) for each in wanting][:1]
+        return [
+            (name, edge.child.attributes)
+            for name, edge in behind.items()
+            if passes(edge.child.interface.input, n, omitted=False)
+        ]
 
     def _found(self) -> dict[str, dict[bool, dict[str, Edge]]]:
         """All members behind their ports."""

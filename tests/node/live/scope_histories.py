@@ -23,6 +23,7 @@ from stentor.errors import StentorError
 from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.model.codec import decode_header
+from stentor.model.identity import NotificationId
 from stentor.model.stamp import Stamp, without_stamps
 from stentor.scopes import Interface, MembershipRule, ScopeGraph, mapping_of
 from stentor.scopes.definition import Change, Record, graph_of, records_of
@@ -30,6 +31,9 @@ from stentor.scopes.dissemination import Delivery, Dissemination, Outcome, Postp
 from stentor.scopes.entry import Decided, EntryGraph
 from stentor.scopes.graph import BY_HAND, RESERVED
 from stentor.scopes.interfaces import CLOSED, OMITTED, OPEN
+from stentor.scopes.language import parse
+from stentor.scopes.language.automation import automate
+from stentor.scopes.language.standing import Standing
 from stentor.scopes.mappings import EdgeMapping
 from stentor.scopes.nodes import NO_MAPPING, Edge, Node
 from stentor.scopes.places import Waiting
@@ -77,6 +81,12 @@ def random_mapping(rng: random.Random) -> EdgeMapping:
     return EdgeMapping(rng.choice(ways), rng.choice(ways))
 
 
+#: What is said in s0 begins a scope, and whoever consumes that becomes a member.
+RULES = """DEFINE SCOPE auto AS SUPERSCOPE ALL FROM s0 INTERFACES INPUT(1), OUTPUT(1)
+    UPDATE ON pub(n: x = 3) DO CREATE NOW INCLUDE COMPONENT
+    UPDATE ON con(n: x = 3) DO (ALTER SCOPE SELF ADD ALL FROM TRIGGER)"""
+
+
 class ScopeHistory:
     """One generated run."""
 
@@ -92,6 +102,9 @@ class ScopeHistory:
         #: Whether subscriptions go only where something is advertised that they overlap.
         self.steered = rng.random() < 0.3
         self.mapped = (self.mapped or self.steered) and not self.choosing
+        #: Whether scopes begin and grow by themselves, and those that did.
+        self.automated = not self.choosing and rng.random() < 0.3
+        self.begun: set[tuple[str, int]] = set()
         graph = size > 2 and rng.random() < 0.3
         if graph:
             links.append((names[0], names[-1]))
@@ -219,6 +232,10 @@ class ScopeHistory:
             self.let_choose(graph)
         elif self.policed:
             self.police(graph)
+        if self.automated:
+            standing = Standing(graph, assume=False)
+            standing.run(parse(RULES))
+            automate(standing)
         return graph
 
     def let_choose(self, graph: ScopeGraph) -> None:
@@ -407,6 +424,9 @@ class ScopeHistory:
         for stamp, n in seen.values():  # what may drop something comes first
             if stamp is not None and n.id is not None and n.id.producer == stamp.publisher:
                 self.said |= set(self.model(stamp.epoch).outcome(n, stamp.publisher).released)
+        saying = sum(n.get("x") == 3 and n.id == _id(n, s) for s, n in seen.values() if s)
+        if not self.mapped and not self.policed:  # else there may be several versions, or times
+            assert len(self.begun) <= saying, "something has begun more than one scope"
         waits = self.carried_on(owed)
         for stamp, n in seen.values():
             if stamp is not None and n.id is not None and n.id.producer == stamp.publisher:
@@ -481,6 +501,11 @@ def _crossing(each: Postponed, origin: tuple[str, int]) -> _Crossing:
     return *origin, each.child, each.parent
 
 
+def _id(n: Notification, stamp: Stamp) -> NotificationId | None:
+    """The id, if it is of what was published, and of no other version."""
+    return n.id if n.id is not None and n.id.producer == stamp.publisher else None
+
+
 def _sequence(n: Notification) -> int:
     assert n.id is not None
     return n.id.sequence
@@ -507,7 +532,10 @@ def run_scope_history(seed: int) -> ScopeHistory:
     change = EntryGraph.change
 
     def noted(self: EntryGraph, epoch: int, wanted: Change) -> None:
+        before = set(self.graph.nodes)
         change(self, epoch, wanted)
+        new = (id for id in self.graph.nodes if id not in before)
+        history.begun |= {(id, epoch) for id in new if self.graph.node(id).definition == "auto"}
         known = history.epochs.setdefault(epoch, dict(self.records))
         assert known == self.records, "brokers have different graphs in the same epoch"
 
@@ -562,4 +590,5 @@ if __name__ == "__main__":
         kinds["delayed"] += len(done.resumed)
         kinds["held"] += sum(bool(waiting.held) for _, waiting, _ in done.resumed.values())
         kinds["freed"] += len(done.freed)
+        kinds["begun"] += len(done.begun)
     print(f"{count:,} histories from {first} on, none wrong; {dict(kinds)}", flush=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from overlay import Overlay
 
 import stentor
 from stentor.broker import Broker, Settings
@@ -467,10 +468,10 @@ async def test_by_a_detector() -> None:
     async with world() as w, w.insider.detect(pattern) as own, w.spy.detect(pattern) as spying:
         await w.vault.publish(SECRET, ack=True)
         found = await anext(own)
-        assert "42" in repr(dict(found)), "it has seen what it is about"
+        assert found["A.secret"] == 42, "it has seen what it is about"
         await w.spy.publish({"secret": 0}, ack=True)
         seen = await anext(spying)
-        assert "42" not in repr(dict(seen))
+        assert seen["A.secret"] == 0
         assert seen.id != found.id
 
 
@@ -634,3 +635,77 @@ async def test_an_auditor_reads_journals_as_they_were_written() -> None:
             await vault.publish(SECRET, ack=True)
         (item,) = await directly(broker, everything, token="a")
         assert item[0] == 1  # without a stamp
+
+
+# -- where one is
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("ahead", range(0, 12, 2))
+def test_by_being_elsewhere_before_the_news_is_there(ahead: int, durable: bool) -> None:
+    """Spy leaves the broker that expels it, for one that has not heard of that yet."""
+    sim = Overlay([("a", "b"), ("b", "c")])
+    vault, insider, spy = (sim.client(id=id) for id in ("vault", "insider", "spy"))
+    for client, at in ((vault, "a"), (insider, "c"), (spy, "a")):
+        client.attributes = {"tenant": "acme"}
+        client.connect(sim.hosts[at])
+    options: dict[str, Any] = {"durable": "mine"} if durable else {}
+    spying = spy.open("exists secret", **options)
+    known = insider.open("exists secret")
+    sim.settle()
+    answers: list[StentorError | None] = []
+
+    def changed(graph: ScopeGraph) -> None:
+        sim.hosts["a"].core.scoping.deploy(records_of(graph), answers.append)
+        sim.carry_out(sim.hosts["a"])
+
+    changed(tenants("acme"))
+    sim.settle()
+    graph = ScopeGraph()
+    graph.create_scope("acme")
+    graph.add_rule(MembershipRule("acme", Filter("tenant = 'acme' and not name = 'spy'")))
+    changed(graph)
+    spy.disconnect()
+    spy.connect(sim.hosts["c"])
+    while len(answers) < 2:  # until then the graph is what it was
+        sim.advance(1)
+    sim.advance(ahead)
+    vault.send([SECRET])
+    sim.advance(ahead)
+    vault.send([SECRET])
+    sim.settle()
+    sim.tick(30)
+    sim.settle()
+    assert answers == [None, None]
+    assert (len(known.given), spying.given) == (2, [])
+
+
+def test_by_a_copy_of_a_broker_from_before() -> None:
+    """Spy was in acme when the copy was made, and connects to the broker that it becomes."""
+    sim = Overlay([("a", "b")])
+    vault, spy = (sim.client(id=id) for id in ("vault", "spy"))
+    for client, at in ((vault, "a"), (spy, "b")):
+        client.attributes = {"tenant": "acme"}
+        client.connect(sim.hosts[at])
+    spying = spy.open("exists secret", durable="mine")
+    answers: list[StentorError | None] = []
+    for where in ("tenant = 'acme'", "tenant = 'acme' and not name = 'spy'"):
+        sim.settle()
+        copy = dict(sim.hosts["b"].durables)
+        graph = ScopeGraph()
+        graph.create_scope("acme")
+        graph.add_rule(MembershipRule("acme", Filter(where)))
+        sim.hosts["a"].core.scoping.deploy(records_of(graph), answers.append)
+        sim.carry_out(sim.hosts["a"])
+    sim.settle()
+    sim.crash("b")
+    sim.hosts["b"].durables.clear()
+    sim.hosts["b"].durables.update(copy)
+    sim.restart("b")
+    spy.connect(sim.hosts["b"])
+    vault.send([SECRET])
+    sim.heal()
+    sim.settle()
+    sim.tick(30)
+    sim.settle()
+    assert (answers, spying.given) == ([None, None], [])

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -39,6 +39,7 @@ from stentor.matching.index.axes import (
 from stentor.matching.index.distinct import distinct
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
+from stentor.model.stamp import EPOCH, KEYS
 from stentor.model.values import COLLECTION, INT_MAX, INT_MIN, normal, value_type_of
 
 #: Batches up to this size are read without letting go of the interpreter, as most of Arrow's
@@ -163,6 +164,10 @@ class ArrowSource(Source):
         return None if array is None else _arrow_column(name, array)
 
 
+#: What brokers see of stamps, which need no other facts.
+_OF_STAMPS: Final = {KEYS: attrgetter("keys"), EPOCH: attrgetter("epoch")}
+
+
 class RowSource(Source):
     """Notifications or mappings, one by one."""
 
@@ -194,9 +199,14 @@ class RowSource(Source):
 
     def _find(self, name: str) -> Column | None:
         rows = self._rows
+        values: list[Any]
+        if self._envelopes is not None and name in _OF_STAMPS:
+            seen = _OF_STAMPS[name]
+            stamps = [row.stamp for row in self._envelopes]
+            column = ObjectColumn([None if stamp is None else seen(stamp) for stamp in stamps])
+            return None if column.kinds <= _ABSENT else column
         if self._envelopes is not None and name.startswith("_"):
             rows = [row.facts for row in self._envelopes]
-        values: list[Any]
         try:
             values = list(map(itemgetter(name), rows))
         except KeyError:
@@ -275,15 +285,15 @@ class ObjectColumn:
         codes: list[int] = []
         places: dict[tuple[str, Any], int] = {}
         known: dict[int, list[int]] = {}  # many rows may hold the very same object
-        for i, (value, value_type) in enumerate(zip(self._values, self._types, strict=True)):
-            if value_type == COLLECTION:
-                found = known.get(id(value))
-                if found is None:
-                    elements = {(value_type_of(e), e) for e in value}
-                    found = [places.setdefault(e, len(places)) for e in elements]
-                    known[id(value)] = found
-                rows.extend([i] * len(found))
-                codes.extend(found)
+        for i, value in enumerate(self._values):
+            found = known.get(id(value))
+            if found is None:
+                is_set = value is not None and value_type_of(value) == COLLECTION
+                elements = {(value_type_of(e), e) for e in value} if is_set else ()
+                found = [places.setdefault(e, len(places)) for e in elements]
+                known[id(value)] = found
+            rows.extend([i] * len(found))
+            codes.extend(found)
         return np.array(rows, np.int64), np.array(codes, np.int64), list(places)
 
     def values(self) -> Sequence[Any]:

@@ -351,6 +351,9 @@ class Inquiries:
         self, durable: Durable, stream: str, offset: int, envelope: Envelope
     ) -> Steps:
         """What is known of it for a durable subscription, whoever consumes it."""
+        hidden = self._scopes.hidden_from(durable.interest.within, envelope)
+        if hidden is not None:
+            return _said("hidden", hidden)
         if not _matches(durable.interest, envelope):
             return (yield from _unmatched(durable.interest, envelope))
         refused = _refused(durable, stream, offset)
@@ -390,6 +393,9 @@ class Inquiries:
         about = _of(f"subscription {ending.id.rpartition('/')[2]}", ending.interest)
         about |= {"ended": ending.time}
         steps = self._trail.steps(ending.id, stream, offset)
+        hidden = self._scopes.hidden_from(ending.interest.within, envelope)
+        if hidden is not None and not steps:
+            return about | _said("hidden", hidden)
         if not _matches(ending.interest, envelope):
             return about | (yield from _unmatched(ending.interest, envelope))
         if steps:

@@ -98,7 +98,7 @@ class Rosters:
         #: in which somebody had come to see something else then.
         self._watched: frozenset[str] = frozenset()
         self._moved = 0
-        self._held = False
+        self._said_words = False
         sessions.at_leave(self._left)
         subscriptions.at_leave(self._subscribed)
         probing.at_in_force(self._subscribed)
@@ -111,7 +111,7 @@ class Rosters:
         if name is None or session.id in self._agenda.residents:
             return
         self._named.setdefault(name, set()).add(session.id)
-        if self._scopes.entry.watched or self._scopes.entry.holds:
+        if self._scopes.entry.watched or self._scopes.entry.says_words:
             self._wait(session)
 
     def _left(self, session: Session) -> None:
@@ -149,9 +149,9 @@ class Rosters:
         """
         entry = self._scopes.entry
         watched, before = entry.watched, self._watched
-        waits = not watched <= before or (entry.holds and not self._held)
+        waits = not watched <= before or (entry.says_words and not self._said_words)
         waits |= bool(watched) and entry.moved > self._moved
-        self._watched, self._held, self._moved = watched, entry.holds, entry.moved
+        self._watched, self._said_words, self._moved = watched, entry.says_words, entry.moved
         if not watched and not before and not waits:
             return
         if concerned is None or watched != before:

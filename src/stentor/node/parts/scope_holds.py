@@ -25,27 +25,19 @@ If the policy is gone, nobody would say a word any more, and what it has held go
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
-from stentor.model.codec import decode_header
+from stentor.model import Notification
 from stentor.model.stamp import is_stamped, split
-from stentor.node.agenda import RESIDENTS, Agenda
 from stentor.node.clock import Clock
 from stentor.node.journals import Journals
-from stentor.node.parts.publishing import Publishing
-from stentor.node.parts.subscribing import Subscribing
 from stentor.node.schedule import NEVER, Schedule, Scheduled
 from stentor.node.scopes import Scopes
-from stentor.node.session import Session
-from stentor.node.sessions import Sessions
-from stentor.protocol import messages as m
+from stentor.node.words import Words
 from stentor.scopes.entry import PER_SECOND
 from stentor.scopes.places import Waiting, waits
 from stentor.scopes.policies import Hold
 
-#: The session of the subscription; detectors count down from the first resident.
-SESSION: Final = RESIDENTS - (1 << 40)
-CREDIT: Final = 1 << 60
 #: What is read in one step after a restart, and seconds by which clocks may be apart.
 AT_ONCE: Final = 1_000
 APART: Final = 60.0
@@ -59,22 +51,16 @@ class ScopeHolds:
         scopes: Scopes,
         schedule: Schedule,
         *,
-        subscribing: Subscribing,
-        publishing: Publishing,
-        sessions: Sessions,
+        words: Words,
         journals: Journals,
         clock: Clock,
-        agenda: Agenda,
     ) -> None:
         self._scopes = scopes
         self._schedule = schedule
-        self._subscribing = subscribing
-        self._publishing = publishing
-        self._sessions = sessions
+        self._words = words
         self._journals = journals
         self._clock = clock
-        self._agenda = agenda
-        self._session: Session | None = None
+        words.hear = self._heard
         #: What was on disk when the broker was started, as far as it was not read.
         self._unread: list[str] = []
         self._since: float | None = None
@@ -89,12 +75,11 @@ class ScopeHolds:
         """Begin to listen, when it is known from when on."""
         if self._unread:
             self._read()
-            if self._session is not None and not self._unread:
+            if not self._unread:
                 # A broker that was removed has left this here: hear again what it had not heard.
-                self._session = None
-                self._sessions.leave(SESSION)
-        elif self._session is None and self._is_needed and SESSION not in self._sessions.held:
-            for _ in self._listen():
+                self._words.end()
+        elif self._is_needed:
+            for _ in self._words.begin(self._since):
                 pass
 
     @property
@@ -114,28 +99,11 @@ class ScopeHolds:
             since = waiting.number / PER_SECOND - APART
             self._since = since if self._since is None else min(since, self._since)
 
-    def _listen(self) -> Iterator[None]:
-        producer = f"scopes of {self._journals.stream}"
-        session = Session(
-            SESSION, producer, producer, self._publishing.line(producer, producer, None)
-        )
-        self._session = session
-        self._sessions.begin(session)
-        self._scopes.listen(session)
-        self._agenda.residents[SESSION] = self._told
-        since = None if self._since is None else max(0.0, self._since)
-        yield from (
-            self._subscribing.subscribe(session, m.Subscribe(1, "", CREDIT, since=since)) or ()
-        )
-
-    def _told(self, message: Any) -> None:
-        """What a client would be sent."""
-        if isinstance(message, m.Deliver):
-            for item in message.items:
-                word = decode_header(item).notification()
-                stream, number = word["stream"], word["number"]
-                self._let_go(word["key"], stream, number, goes_on=word["goes_on"])
-                self._scopes.entry.heard(stream, number)
+    def _heard(self, word: Notification) -> None:
+        if "key" in word:
+            stream, number = word["stream"], word["number"]
+            self._let_go(word["key"], stream, number, goes_on=word["goes_on"])
+            self._scopes.entry.heard(stream, number)
 
     # -- letting go
 
@@ -152,9 +120,8 @@ class ScopeHolds:
 
     def scopes_moved(self) -> Iterator[None]:
         """The graph has changed: listen, and let go of what nobody holds any more."""
-        may_listen = not self._unread and SESSION not in self._sessions.held
-        if self._session is None and self._is_needed and may_listen:
-            yield from self._listen()
+        if self._is_needed and not self._unread:
+            yield from self._words.begin(self._since)
         graph = self._scopes.entry.graph
         for key in list(self._scopes.held):
             node = graph.nodes.get(key.partition("\0")[0])

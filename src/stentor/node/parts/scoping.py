@@ -57,6 +57,7 @@ from stentor.node.parts.probing import Probing
 from stentor.node.parts.rosters import Rosters
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.scope_holds import ScopeHolds
+from stentor.node.parts.scope_updates import ScopeUpdates
 from stentor.node.scopes import Scopes
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
@@ -64,7 +65,17 @@ from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
 from stentor.protocol import messages as m
-from stentor.scopes.definition import Change, Record, decode, difference, encode
+from stentor.scopes.definition import (
+    HANDLED,
+    Change,
+    HandledData,
+    Record,
+    UpdateData,
+    continued,
+    decode,
+    difference,
+    encode,
+)
 from stentor.scopes.places import Span
 
 _log: Final = logging.getLogger("stentor.scopes")
@@ -115,6 +126,7 @@ class Scoping:
         catching_up: CatchingUp,
         offers: Offers,
         holds: ScopeHolds,
+        updates: ScopeUpdates,
         rosters: Rosters,
         assurance: Assurance,
         hungry: Turns[str],
@@ -149,6 +161,8 @@ class Scoping:
         self._steps: Iterator[None] | None = None
         #: Changes that are stored since the whole graph was.
         self._stored: list[str] = []
+        updates.deploy = lambda change, then: self.deploy(None, then, change=change)
+        updates.is_owner = lambda: self.owner == directory.own
 
     # -- administration
 
@@ -190,13 +204,15 @@ class Scoping:
             return
         if change is None:
             assert records is not None
-            change = difference(entry.records, records)
+            change = difference(entry.records, continued(entry.records, records))
         self._storing = True
         if not change and self.owner == own:
             self._made(then, None)
             return
-        wanted = change
         epoch = max(entry.epoch + 1, int(self._clock.time * _PER_SECOND))
+        wanted = change
+        if HANDLED not in entry.records and any(isinstance(r, UpdateData) for r in change.put):
+            wanted = Change([*change.put, HandledData({"": epoch})], change.drop)
         name = self._store(own, epoch, encode(wanted), lambda error: stored(error))
 
         def stored(error: StentorError | None) -> None:

@@ -21,13 +21,15 @@ from stentor.errors import InvalidScopeGraph, StentorError, UnknownScope
 from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.scopes.crossing import Interests
+from stentor.scopes.definition import UpdateData, WatchData
 from stentor.scopes.dissemination import Delivery
 from stentor.scopes.interfaces import passes
 from stentor.scopes.language import syntax as s
 from stentor.scopes.language.deployment import Deployment
 from stentor.scopes.language.description import Description
 from stentor.scopes.language.placement import Instance
-from stentor.scopes.language.selection import chosen
+from stentor.scopes.language.printer import format_statement
+from stentor.scopes.language.selection import DEFINITIONS, chosen
 from stentor.scopes.language.translation import MODEL, arguments_of, facts_filter, half_of
 
 #: How many reactions to reactions there may be, and how many scopes rules may create.
@@ -72,7 +74,10 @@ class Automation:
         self._ahead: deque[Happening] = deque()
         self._depth = 0
         self._busy = False
-        self._created = 0
+        #: Scopes that rules have made, which may be forgotten and begun anew in brokers.
+        self._created = sum(
+            any(map(creates, each.description.updates)) for each in deployment.instances.values()
+        )
         deployment.graph.watchers.append(self._edge)
 
     # -- events
@@ -135,11 +140,11 @@ class Automation:
         deployment = self._deployment
         for name, description in list(deployment.definitions.items()):
             for rule in description.updates:
-                if rule.event.kind == kind and _creates(rule):
+                if rule.event.kind == kind and creates(rule):
                     yield name, None, description, rule
         for instance in list(deployment.instances.values()):
             for rule in instance.description.updates:
-                if rule.event.kind == kind and not _creates(rule):
+                if rule.event.kind == kind and not creates(rule):
                     yield instance.definition, instance, instance.description, rule
 
     def _react(self, happening: Happening) -> None:
@@ -161,7 +166,7 @@ class Automation:
 
     def _sees(self, definition: str, instance: Instance | None, happening: Happening) -> bool:
         graph = self._deployment.graph
-        scopes = [instance.id] if instance is not None else self._armed(definition)
+        scopes = [instance.id] if instance is not None else self.armed(definition)
         if scopes is None:
             return True
         if happening.seen is not None:
@@ -171,7 +176,7 @@ class Automation:
             known = known[-1:]
         return any(graph.visible(each, scope) for each in known for scope in scopes)
 
-    def _armed(self, definition: str) -> list[str] | None:
+    def armed(self, definition: str) -> list[str] | None:
         """Where rules that create this scope watch; None: everywhere."""
         deployment = self._deployment
         found: list[str] = []
@@ -246,6 +251,7 @@ class Automation:
         self, definition: str, instance: Instance | None, rule: s.Update, happening: Happening
     ) -> None:
         deployment = self._deployment
+        self._check_name(happening.trigger)
         facts = self._facts(rule, instance, happening)
         given = {s.TRIGGER: happening.trigger}
         if instance is not None:
@@ -259,6 +265,7 @@ class Automation:
                     raise InvalidScopeGraph(f"rules have created {MAX_CREATED:,} scopes already")
                 self._created += 1
                 new = deployment.deploy(s.Deploy(s.Reference((definition,))), given=given)
+                deployment.graph.node(new).begun = True
                 given[s.SELF] = new
                 if reaction.include:
                     member = s.Selection(
@@ -266,11 +273,19 @@ class Automation:
                     )
                     deployment.alter(deployment.instances[new], s.Alter(_SELF, "add", (member,)))
 
+    def _check_name(self, trigger: str) -> None:
+        """Nobody becomes something else by the name that it has chosen."""
+        graph = self._deployment.graph
+        nodes = [graph.nodes[id] for id in {*graph.named(trigger), trigger} if id in graph]
+        if trigger in (s.SELF, s.TRIGGER, DEFINITIONS) or any(node.is_scope for node in nodes):
+            raise InvalidScopeGraph(f"{trigger!r} is no name of a component alone")
+
 
 _SELF: Final = s.Reference((s.SELF,))
 
 
-def _creates(rule: s.Update) -> bool:
+def creates(rule: s.Update) -> bool:
+    """Whether a rule makes an instance of its own definition."""
     return any(isinstance(each, s.Create) for each in rule.reactions)
 
 
@@ -303,3 +318,48 @@ def _looked_up(value: Any, facts: Mapping[str, Any]) -> Any:
     if found is None:
         raise InvalidScopeGraph(f"{value.name} has no value here")
     return found
+
+
+# -- for brokers
+
+
+def automate(deployment: Deployment) -> None:
+    """Have the graph of a deployment carry the rules of its definitions, for brokers."""
+    automation = Automation(deployment)
+    for name, description in deployment.definitions.items():
+        if description.updates:
+            model = str(description.attributes.get(MODEL, "types"))
+            record = UpdateData(
+                name,
+                [format_statement(each) for each in deployment.said[name]],
+                automation.armed(name),
+                [_watch(rule, model) for rule in description.updates],
+            )
+            deployment.graph.automation[record.key] = record
+
+
+def _watch(rule: s.Update, model: str) -> WatchData:
+    joins = all(
+        isinstance(reaction, s.Alter)
+        and reaction.mode == "add"
+        and all(_takes_in_the_trigger(clause) for clause in reaction.clauses)
+        for reaction in rule.reactions
+    )
+    filters = [str(each) for each in half_of(rule.event.filters, model) or ()]
+    binds = rule.event.binds
+    condition = None if rule.condition is None else facts_filter(rule.condition)
+    about = {name.partition(".")[0] for name in (condition.names if condition else ())}
+    is_known = condition is not None and about <= {binds, s.TRIGGER}
+    return WatchData(
+        *(rule.event.kind == "con", creates(rule), joins, filters),
+        *(binds, str(condition) if is_known else ""),
+    )
+
+
+def _takes_in_the_trigger(clause: s.Clause) -> bool:
+    return (
+        isinstance(clause, s.Selection)
+        and not clause.superscopes
+        and clause.base == (s.Reference((s.TRIGGER,)),)
+        and clause.where is None
+    )

@@ -79,6 +79,10 @@ class Builder(Transformer[Any, Any]):
                     f"a row of {name} has {len(row)} values for {len(columns)} columns",
                     meta.start_pos,
                 )
+        keys = [row[0] for row in rows]
+        if len(set(keys)) < len(keys):
+            again = next(key for i, key in enumerate(keys) if key in keys[:i])
+            raise TextError(f"{name} has two rows for {again!r}", meta.start_pos)
         return s.DefineTable(str(name), columns, tuple(rows), at=meta.start_pos)
 
     def columns(self, children: list[Any]) -> tuple[str, ...]:

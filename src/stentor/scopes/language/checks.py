@@ -78,10 +78,15 @@ def check_for_brokers(composition: Composition, deployment: Deployment) -> None:
 def _not_done(statement: s.Statement, clause: s.Clause, deployment: Deployment) -> str | None:
     """Why brokers do not carry out a clause; None if they do."""
     match clause:
-        case s.Update():
+        case s.Update(event) if event.kind not in ("pub", "con"):
             return (
-                "UPDATE waits for events, and brokers change the graph only when an administrator "
-                "does; use stentor scopes alter, or stentor.scopes.language.Automation in a program"
+                f"brokers carry out UPDATE ON pub and con, and do not tell each other of "
+                f"{event.kind} events; stentor.scopes.language.Automation does, in a program"
+            )
+        case s.Update() if not isinstance(statement, s.DefineScope):
+            return (
+                "brokers keep UPDATE rules with the definition; write them in DEFINE SCOPE, not "
+                "in what is said of one instance"
             )
         case s.Maintain(when) if when not in ("once", "change"):
             unused = isinstance(statement, s.DefineScope) and not deployment.instances_of(

@@ -87,7 +87,7 @@ def load(path: str | Path, *, deployment: Deployment | None = None) -> Deploymen
 def read_text(name: str) -> str:
     """The text of a file."""
     try:
-        return Path(name).read_text("utf-8")
+        return Path(name).read_text("utf-8-sig")
     except FileNotFoundError:
         raise ScopeSyntaxError(f"there is no file {name}") from None
     except (OSError, UnicodeError) as error:

@@ -61,6 +61,8 @@ class Deployment:
     ) -> None:
         self.graph = ScopeGraph() if graph is None else graph
         self.definitions: dict[str, Description] = {}
+        #: The statements that have made each definition what it is.
+        self.said: dict[str, tuple[s.Statement, ...]] = {}
         self.instances: dict[str, Instance] = {}
         #: Whether definitions are abstract scopes of the graph, with their instances as members.
         self.reflect = reflect
@@ -114,18 +116,23 @@ class Deployment:
             raise InvalidScopeGraph(f"{name!r} is defined already; ALTER SCOPE changes it")
         if name == DEFINITIONS:
             raise InvalidScopeGraph(f"{name!r} is where definitions are found, and no name")
-        self._replace_definition(name, describe(statement))
+        self._replace_definition(name, describe(statement), (statement,))
         if self.reflect:
             id = f"{DEFINITIONS}::{name}"
             self._edits.create_scope(id, abstract=True)
 
-    def _replace_definition(self, name: str, description: Description | None) -> None:
-        before = self.definitions.get(name)
-        if description is None:
-            del self.definitions[name]
-        else:
-            self.definitions[name] = description
-        self._edits.undoing(lambda: _put_back(self.definitions, name, before))
+    def _replace_definition(
+        self, name: str, description: Description | None, said: tuple[s.Statement, ...] = ()
+    ) -> None:
+        before = self.definitions.get(name), self.said.get(name)
+        _put_back(self.definitions, name, description)
+        _put_back(self.said, name, said or None)
+
+        def back() -> None:
+            _put_back(self.definitions, name, before[0])
+            _put_back(self.said, name, before[1])
+
+        self._edits.undoing(back)
 
     def _define_components(self, statement: s.DefineComponent) -> None:
         halves: dict[str, tuple[s.WrittenFilter, ...]] = {}
@@ -275,7 +282,7 @@ class Deployment:
             foreign = _changed(description, statement)
             if foreign:
                 raise InvalidScopeGraph(f"the definition of {name!r} has no such selection")
-            self._replace_definition(name, description)
+            self._replace_definition(name, description, (*self.said[name], statement))
             return
         self.alter(instance, statement, given)
 

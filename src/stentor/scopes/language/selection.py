@@ -53,7 +53,10 @@ class Names:
         nodes = self._graph.nodes
         if name in (s.SELF, s.TRIGGER):
             raise UnknownScope(f"{name} means something only within UPDATE")
-        frontier = {id: nodes[id] for id in at if id in nodes}
+        found: set[str] = {*self._graph.named(name), *([name] if name in nodes else ())}
+        if len(found) == 1:  # it is that one, wherever it is
+            return found.pop()
+        frontier = {id: nodes[id] for id in at if found and id in nodes}
         seen: set[str] = set()
         while frontier:
             hits = {
@@ -73,11 +76,10 @@ class Names:
             }
         if name in nodes:
             return name
-        hits = set(self._graph.named(name))
-        if not hits:
+        if not found:
             hint = near(name, nodes) if len(nodes) < 2_000 else ""
             raise UnknownScope(f"there is no scope or component {name!r}{hint.rstrip(';')}")
-        return self._one(name, hits)
+        return self._one(name, found)
 
     def _one(self, name: str, hits: set[str]) -> str:
         if len(hits) > 1:

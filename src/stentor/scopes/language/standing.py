@@ -16,6 +16,7 @@ from stentor.errors import InvalidScopeGraph, UnknownScope
 from stentor.scopes.graph import ScopeGraph
 from stentor.scopes.interfaces import EVERYTHING, Half, Interface
 from stentor.scopes.language import syntax as s
+from stentor.scopes.language.automation import automate
 from stentor.scopes.language.checks import check_for_brokers
 from stentor.scopes.language.composition import compose
 from stentor.scopes.language.deployment import Deployment
@@ -49,35 +50,51 @@ def alter(graph: ScopeGraph, text: str) -> None:
     found, standing = compose("", text), Standing(graph)
     found.deploy(standing)
     check_for_brokers(found, standing)
+    automate(standing)
 
 
 class Standing(Deployment):
     """A deployment to a graph with scopes that it has not made."""
 
-    def __init__(self, graph: ScopeGraph) -> None:
-        super().__init__(graph, assume=True)
+    def __init__(self, graph: ScopeGraph, *, assume: bool = True) -> None:
+        super().__init__(graph, assume=assume)
+        #: Scopes that were there before, of definitions that are known.
+        self._adopted: set[str] = set()
 
-    def _standing(self, reference: s.Reference) -> Node | None:
+    def adopt(self) -> None:
+        """Count scopes that stand as instances of the definitions that they were made from."""
+        for id, node in self.graph.nodes.items():
+            description = self.definitions.get(node.definition or "")
+            if description is not None and id not in self.instances:
+                self.instances[id] = Instance(id, node.definition or "", description, None)
+                self._adopted.add(id)
+
+    def _standing(self, reference: s.Reference, given: Mapping[str, str] | None) -> Node | None:
         """The scope that is meant, if it was there before."""
         if reference.path[0] == DEFINITIONS or reference.members:
             return None
         try:
-            (id,) = self.names().resolve(reference)
+            (id,) = self.names(given).resolve(reference)
         except UnknownScope:
             if reference.path[-1] in self.definitions:
                 return None
             raise
-        return None if id in self.instances else self.graph.scope(id)
+        is_new = id in self.instances and id not in self._adopted
+        return None if is_new else self.graph.scope(id)
 
     def _drop(self, target: s.Reference, given: Mapping[str, str] | None) -> None:
-        node = self._standing(target)
+        if target.path[0] == DEFINITIONS and target.path[-1] not in self.definitions:
+            if self.graph.automation.pop(f"update {target.path[-1]}", None) is None:
+                raise UnknownScope(f"brokers know no rules of a definition {target.path[-1]!r}")
+            return
+        node = self._standing(target, given)
         if node is None:
             super()._drop(target, given)
         else:
             self.graph.destroy_scope(node.id, force=True)
 
     def _alter(self, statement: s.Alter, given: Mapping[str, str] | None) -> None:
-        node = self._standing(statement.target)
+        node = self._standing(statement.target, given)
         if node is None:
             super()._alter(statement, given)
             return
@@ -178,10 +195,12 @@ class Standing(Deployment):
             return
         there = node.parents if selection.superscopes else node.children
         at = (node.id,)
-        for reference in selection.base or ():
-            for id in self._found(reference, names, at) if not selection.properties else ():
-                if id in there:
-                    raise InvalidScopeGraph(f"{_edge_words(node, id, selection)} already")
+        known = () if selection.properties else selection.base or ()
+        for id in (id for reference in known for id in self._found(reference, names, at)):
+            if id in there and self._adopted:
+                return  # a rule has seen it twice before the first was carried out
+            if id in there:
+                raise InvalidScopeGraph(f"{_edge_words(node, id, selection)} already")
         by_rule = selection.where is not None or selection.base is None
         said = Description(
             attributes=dict(node.attributes),

@@ -13,16 +13,24 @@ from typing import Any, Final, TypeAlias
 
 from stentor.scopes.expressions import Expression
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """Something with a place in its text, and the comments that belong to it."""
+
+    at: int = field(default=0, compare=False, repr=False)
+    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+
 # -- values
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Placed):
     """A name, a path `a::b`, `SELF` or `TRIGGER`, within so many `MEMBERS(…)`."""
 
     path: tuple[str, ...]
     members: int = 0
-    at: int = field(default=0, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -41,13 +49,12 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(Placed):
     """External code: its name, what it is given, and whether it was written as a text."""
 
     name: str
     arguments: tuple[Any, ...] = ()
     quoted: bool = False
-    at: int = field(default=0, compare=False, repr=False)
 
 
 # -- conditions
@@ -110,17 +117,15 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Placed):
     """A text of the subscription language."""
 
     text: str
-    at: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class Content(Placed):
     predicate: Predicate
-    at: int = field(default=0, compare=False, repr=False)
 
 
 WrittenFilter: TypeAlias = Constant | Kind | Topic | Text | Content
@@ -138,10 +143,8 @@ class Half:
 
 
 @dataclass(frozen=True, slots=True)
-class Interfaces:
+class Interfaces(Placed):
     halves: tuple[Half, ...]
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,30 +157,24 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class Map(Placed):
     """`INWARD` or `OUTWARD`, by changes or by external code."""
 
     direction: str
     by: Changes | Call
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Placed):
     kind: str
     code: Call
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Do:
+class Do(Placed):
     """A command to all members, kept for whoever carries it out."""
 
     code: Call
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 Action: TypeAlias = Map | Policy | Do
@@ -213,7 +210,7 @@ Qualifier: TypeAlias = All | Top | Range
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Placed):
     """Members, or superscopes; `base` is None for `*`."""
 
     superscopes: bool
@@ -222,61 +219,46 @@ class Selection:
     qualifier: Qualifier = All()
     where: Predicate | None = None
     properties: Properties | None = None
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class Labelled(Placed):
     """Properties of a selection that has that label; `*` is every member."""
 
     label: str
     properties: Properties
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(Placed):
     names: tuple[str, ...]
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Set:
+class Set(Placed):
     """Attributes, and for each a constant or the `Name` of a bound attribute."""
 
     assignments: tuple[tuple[str, Any], ...]
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Maintain:
+class Maintain(Placed):
     """When selections are evaluated again: once, every, change or deviation."""
 
     when: str
     value: float = 0
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(Placed):
     """Whose attributes have to match to join."""
 
     where: Predicate
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicates:
+class Duplicates(Placed):
     """Only the first version of a notification enters."""
-
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +280,10 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class Update(Placed):
     event: Event
     reactions: tuple[Alter | Create, ...]
     condition: Predicate | None = None
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 Clause: TypeAlias = (
@@ -325,38 +305,30 @@ Clause: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
+class Import(Placed):
     file: str
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class DefineScope:
+class DefineScope(Placed):
     name: str
     clauses: tuple[Clause, ...] = ()
     abstract: bool = False
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class DefineComponent:
+class DefineComponent(Placed):
     names: tuple[str, ...]
     clauses: tuple[Interfaces | Roles | Set | Policy, ...] = ()
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class DefineTable:
+class DefineTable(Placed):
     """Rows by their first column, for `lookup` in mappings."""
 
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,31 +341,25 @@ class Architecture:
 
 
 @dataclass(frozen=True, slots=True)
-class Deploy:
+class Deploy(Placed):
     definition: Reference
     name: str = ""
     clauses: tuple[Clause, ...] = ()
     architecture: Architecture | None = None
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Alter:
+class Alter(Placed):
     """`mode` is add, del, or empty for replace."""
 
     target: Reference
     mode: str = ""
     clauses: tuple[Clause, ...] = ()
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Placed):
     target: Reference
-    at: int = field(default=0, compare=False, repr=False)
-    comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 Statement: TypeAlias = Import | DefineScope | DefineComponent | DefineTable | Deploy | Alter | Drop
