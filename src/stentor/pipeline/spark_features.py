@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, SparkSession, datasource
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
@@ -29,10 +29,15 @@ def arrow_function(
     function: Callable[..., Any], returns: T.DataType | str
 ) -> Callable[..., Column]:
     """A Python function of Arrow arrays as a function of columns; plans show it by its name."""
-    arrow_udf: Any = getattr(F, "arrow_udf", None)
-    if arrow_udf is None:
+    if not has_arrow_functions():
         raise missing("matching in Python", "4.1")
+    arrow_udf: Any = F.arrow_udf
     return cast("Callable[..., Column]", arrow_udf(function, returns))
+
+
+def has_arrow_functions() -> bool:
+    """Whether there are functions of Arrow arrays."""
+    return hasattr(F, "arrow_udf")
 
 
 def check_streams() -> None:
@@ -41,6 +46,12 @@ def check_streams() -> None:
         import pyspark.sql.streaming.datasource  # noqa: F401
     except ImportError:
         raise missing("a stream of events", "4.2") from None
+
+
+def check_published_streams() -> None:
+    """Raise if a sink in Python is not handed the rows of a stream as Arrow batches."""
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+        raise missing("publishing a stream", "4.1")
 
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"
