@@ -43,6 +43,16 @@ def sql_of(text: str) -> list[str | bool]:
         ("i < 3000000000", ["`i` IS NOT NULL"]),
         ("i > 3000000000", []),
         ("d > 5", ["((`d` IS NOT NULL AND NOT (isnan(`d`))) AND `d` > 5.0D)"]),
+        # Parquet would pass over -0.0 where 0.0 is asked for.
+        (
+            "d in (0, 2.5)",
+            [
+                "((`d` IS NOT NULL AND NOT (isnan(`d`))) AND "
+                "((`d` >= -0.0D AND `d` <= 0.0D) OR `d` = 2.5D))"
+            ],
+        ),
+        ("d >= 0", ["((`d` IS NOT NULL AND NOT (isnan(`d`))) AND `d` >= -0.0D)"]),
+        ("d <= -0.0", ["((`d` IS NOT NULL AND NOT (isnan(`d`))) AND `d` <= 0.0D)"]),
         ("s prefix 'ab'", ["(`s` IS NOT NULL AND startswith(`s`, 'ab'))"]),
         ("s suffix 'ab'", ["(`s` IS NOT NULL AND endswith(`s`, 'ab'))"]),
         ("s > 5 or s is int", []),
