@@ -22,7 +22,7 @@ from stentor.pipeline.source.options import VERIFY, connecting, dead_letters, tr
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
 except ImportError:  # Spark 4.0, where a stream is refused before this is used
-    DataSourceStreamArrowWriter = object
+    DataSourceStreamArrowWriter = object  # type: ignore[assignment,misc]
 
 #: Where Spark tells a task which query and which micro-batch it works for.
 _QUERY_ID: Final = "sql.streaming.queryId"
