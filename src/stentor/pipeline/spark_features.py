@@ -29,9 +29,9 @@ def arrow_function(
     function: Callable[..., Any], returns: T.DataType | str
 ) -> Callable[..., Column]:
     """A Python function of Arrow arrays as a function of columns; plans show it by its name."""
-    if not has_arrow_functions():
+    arrow_udf: Any = getattr(F, "arrow_udf", None)
+    if arrow_udf is None:
         raise missing("matching in Python", "4.1")
-    arrow_udf: Any = F.arrow_udf
     return cast("Callable[..., Column]", arrow_udf(function, returns))
 
 
