@@ -158,6 +158,18 @@ def without_streams(spark: SparkSession, broker: str, sink: str, folder: str) ->
         history(spark, f"{folder}/archive", brokers=broker, live=True)
 
 
+def without_functions(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
+    """The same for matching in Python and for streams that are published; columns will do."""
+    found = events(spark, brokers=broker, columns="n long, even boolean")
+    matched = match(found, SUBSCRIPTIONS, plan="native")
+    assert Counter(row.subscription_id for row in matched.collect()) == WANTED
+    with pytest.raises(PipelineError, match=r"matching in Python needs Spark 4.1 or later"):
+        match(found, SUBSCRIPTIONS, plan="index")
+    ticks = spark.readStream.format("rate").load().selectExpr("value as n")
+    with pytest.raises(PySparkException, match=r"publishing a stream needs Spark 4.1 or later"):
+        run(ticks, sink, f"{folder}/ticks")
+
+
 def sql(spark: SparkSession, broker: str, sink: str, folder: str) -> None:
     """Views, functions and filters in SQL; and a filter as a column."""
     options = f"(brokers '{broker}', filter 'n < 40', columns 'n long, even boolean')"
@@ -195,7 +207,7 @@ PARTS: dict[str, Callable[..., None]] = {
     part.__name__: part
     for part in (
         *(read, sql, refused, write, stream),
-        *(matching, matching_streams, archives, continued, without_streams),
+        *(matching, matching_streams, archives, continued, without_streams, without_functions),
     )
 }
 

@@ -24,6 +24,7 @@ PARTS = ("read", "sql", "refused", "write", "stream", "matching", "matching_stre
 WHOLE = tuple(part for part in PARTS if part != "refused")
 #: What versions other than the one that is installed can do.
 VERSIONS = {
+    "4.0.1": ("read", "write", "archives", "without_streams", "without_functions"),
     "4.1.4": ("read", "sql", "write", "matching", "archives", "without_streams"),
     "4.2.1": (*WHOLE, "archives", "continued"),
 }

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from stentor.pipeline.columns import completed
 from stentor.pipeline.registration import is_connect, is_registered, register_source
 from stentor.pipeline.source.options import FORMAT, reading
-from stentor.pipeline.spark_features import check_streams
+from stentor.pipeline.spark_features import check_published_streams, check_streams
 
 
 class StentorSource(DataSource):
@@ -55,6 +55,7 @@ class StentorSource(DataSource):
         return BatchWriter(schema, self.options, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        check_published_streams()
         from stentor.pipeline.sink import StreamWriter
 
         return StreamWriter(schema, self.options, overwrite)

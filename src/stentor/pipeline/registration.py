@@ -66,7 +66,7 @@ def _active(spark: SparkSession) -> Iterator[None]:
         raise PipelineError(
             f"this is not a session that Spark {pyspark.__version__} is known to have: a "
             f"{type(spark).__module__}.{type(spark).__name__}. Make one with "
-            "stentor.pipeline.session(), or with SparkSession.builder of pyspark 4.1 to 4.3"
+            "stentor.pipeline.session(), or with SparkSession.builder of pyspark 4.0 to 4.3"
         ) from None
     before = sessions.getActiveSession()
     sessions.setActiveSession(session)

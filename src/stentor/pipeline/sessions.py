@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from stentor.pipeline.datasource import register_format
 from stentor.pipeline.matching.sql_functions import register_functions
-from stentor.pipeline.spark_features import ROCKSDB, STATE_STORE
+from stentor.pipeline.spark_features import ROCKSDB, STATE_STORE, has_arrow_functions
 
 #: What `session` sets unless told otherwise.
 _DEFAULTS: Final = {
@@ -42,7 +42,8 @@ def register(spark: SparkSession) -> SparkSession:
     to be used on this machine, it is the one of this program, which has the package.
     """
     register_format(spark)
-    register_functions(spark)
+    if has_arrow_functions():
+        register_functions(spark)
     return spark
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, SparkSession, datasource
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
@@ -35,12 +35,23 @@ def arrow_function(
     return cast("Callable[..., Column]", arrow_udf(function, returns))
 
 
+def has_arrow_functions() -> bool:
+    """Whether there are functions of Arrow arrays."""
+    return hasattr(F, "arrow_udf")
+
+
 def check_streams() -> None:
     """Raise if a source in Python cannot be told where a batch begins and how large it may be."""
     try:
         import pyspark.sql.streaming.datasource  # noqa: F401
     except ImportError:
         raise missing("a stream of events", "4.2") from None
+
+
+def check_published_streams() -> None:
+    """Raise if a sink in Python is not handed the rows of a stream as Arrow batches."""
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+        raise missing("publishing a stream", "4.1")
 
 
 STATE_STORE: Final = "spark.sql.streaming.stateStore.providerClass"

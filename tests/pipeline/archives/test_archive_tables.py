@@ -7,6 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -62,6 +63,20 @@ def test_of_several_writers_each_gets_in_exactly_once(tmp_path: Path) -> None:
     assert found == Counter((f"b{w}", (n, n)) for w in range(3) for n in range(6))
     assert [table.has(Batch("q1", n)) for n in (5, 6)] == [True, False]
     assert not table.has(Batch("q9", 0))
+
+
+def test_of_several_writers_that_begin_at_once_one_makes_the_table(tmp_path: Path) -> None:
+    for attempt in range(20):
+        together = Barrier(4)
+
+        def begin(writer: int, path: Path = tmp_path / str(attempt), t: Barrier = together) -> None:
+            t.wait()
+            at(path).columns(pa.schema({f"own{writer}": pa.int64(), "_type": pa.string()}))
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(begin, range(4)))
+        columns = at(tmp_path / str(attempt)).table().columns.names
+        assert {f"own{writer}" for writer in range(4)} < {*columns}
 
 
 def test_a_commit_that_succeeds_although_it_is_said_to_fail(

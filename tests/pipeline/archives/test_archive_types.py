@@ -6,6 +6,7 @@ what these types hold; compactions come in between. The oracle knows only what w
 
 import json
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -406,3 +407,27 @@ def test_structs_under_other_names(tmp_path: Path) -> None:
     batch = pa.record_batch([pa.array([{"a b": 1}, None], kind)], names=["s"])
     _, own = grown(pa.schema([]), batch.schema)
     assert as_columns(batch, own).to_pylist() == [{"s": {"a%20b": 1}}, {"s": None}]
+
+
+def test_decimals_that_become_doubles_are_rounded_to_the_nearest() -> None:
+    numbers = [Decimal("293.888"), Decimal("-782.247"), None, Decimal("0.001")]
+    kind, wanted = pa.decimal128(18, 3), pa.float64()
+    shapes: tuple[Callable[[Any], Any], ...] = (
+        lambda number: number,
+        lambda number: {"x": number},
+        lambda number: [number],
+        lambda number: [{"x": number}],
+    )
+    types: tuple[Callable[[pa.DataType], pa.DataType], ...] = (
+        lambda kind: kind,
+        lambda kind: pa.struct([("x", kind)]),
+        list_of,
+        lambda kind: list_of(pa.struct([("x", kind)])),
+    )
+    for shape, type_of in zip(shapes, types, strict=True):
+        rows = [shape(number) for number in numbers]
+        old = pa.record_batch({"a": pa.array(rows, type_of(kind))})
+        new = fitted(old, pa.schema([("a", type_of(wanted)), CORRUPT]))
+        assert new.column("_corrupt").null_count == len(rows)
+        doubles = [None if number is None else float(number) for number in numbers]
+        assert new.column("a").to_pylist() == [shape(double) for double in doubles]

@@ -254,6 +254,25 @@ def test_the_modes() -> None:
         BatchMaker(columns, "SLOPPY")
 
 
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED", "FAILFAST"])
+def test_a_batch_that_is_decoded_in_portions_is_one(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    notifications = [Notification({"a": "odd" if n in (4, 8) else n}) for n in range(10)]
+    columns = schema(a="long", _offset="long", _corrupt="string")
+
+    def made() -> Any:
+        try:
+            return table(notifications, columns, mode)
+        except InvalidValue as error:
+            return str(error)
+
+    whole = made()
+    monkeypatch.setattr("stentor.pipeline.columns.to_arrow.PORTION", 3)
+    assert made() == whole
+    assert ("offset 11 " in whole) if mode == "FAILFAST" else (whole[0]["_offset"] == 7)
+
+
 def test_misfits_are_counted() -> None:
     maker = BatchMaker(schema(a="long", b="long"))
     items = [encode(Notification({"a": "x", "b": "y"})), encode(Notification({"a": 1}))]

@@ -305,6 +305,19 @@ def test_python_gets_only_the_rows_that_are_left(spark: SparkSession) -> None:
     assert "= 1" not in before
 
 
+@pytest.mark.parametrize("kind", ["double", "float"])
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_both_zeros_are_found_in_files_that_have_only_one(
+    spark: SparkSession, tmp_path: Path, zero: float, kind: str
+) -> None:
+    schema = StructType().add("x", kind)
+    path = str(tmp_path / "zeros")
+    spark.createDataFrame([(zero,)] * 3, schema).coalesce(1).write.parquet(path)
+    for text in ("x = 0", "x = -0.0", "x >= 0", "x <= -0.0", "x in (0, 1, 2)", "not x != 0"):
+        found = spark.read.parquet(path).where(to_column(Filter(text), schema))
+        assert found.count() == 3, text
+
+
 def test_a_filter_of_many_alternatives(spark: SparkSession) -> None:
     schema = StructType().add("x", "long").add("s", "string")
     filter = Filter(" or ".join(f"(x = {i} and s = 'n{i}')" for i in range(300)))

@@ -43,6 +43,16 @@ def sql_of(text: str) -> list[str | bool]:
         ("i < 3000000000", ["`i` IS NOT NULL"]),
         ("i > 3000000000", []),
         ("d > 5", ["((`d` IS NOT NULL AND NOT (isnan(`d`))) AND `d` > 5.0D)"]),
+        # Parquet would pass over -0.0 where 0.0 is asked for.
+        (
+            "d in (0, 2.5)",
+            [
+                "((`d` IS NOT NULL AND NOT (isnan(`d`))) AND "
+                "((`d` >= -0.0D AND `d` <= 0.0D) OR `d` = 2.5D))"
+            ],
+        ),
+        ("d >= 0", ["((`d` IS NOT NULL AND NOT (isnan(`d`))) AND `d` >= -0.0D)"]),
+        ("d <= -0.0", ["((`d` IS NOT NULL AND NOT (isnan(`d`))) AND `d` <= 0.0D)"]),
         ("s prefix 'ab'", ["(`s` IS NOT NULL AND startswith(`s`, 'ab'))"]),
         ("s suffix 'ab'", ["(`s` IS NOT NULL AND endswith(`s`, 'ab'))"]),
         ("s > 5 or s is int", []),
@@ -111,24 +121,21 @@ def test_constants_are_rounded_up_to_what_the_column_can_hold(value: float) -> N
     [
         ("^[A-Z]+-[0-9]+$", r"(?s)\A[A-Z]++\x{2d}[0-9]++\z"),
         ("IBM.*USD", r"(?s)IBM[^\n]*USD"),
-        (r"(^|\W)word(\W|$)", None),
         (r"\d{1,3}x\d{1,3}y", r"(?s)[0-9]x[0-9]{1,3}+y"),
         ("(?i)k", r"(?s)\A(?>.*?[Kk\x{212a}])"),
     ],
 )
-def test_patterns_are_printed_for_java(text: str, expected: str | None) -> None:
+def test_patterns_are_printed_for_java(text: str, expected: str) -> None:
     pattern = regex(text)
     assert isinstance(pattern, Pattern)
-    found = java_regex(pattern)
-    assert found is not None
-    if expected is not None:
-        assert found == expected
+    assert java_regex(pattern) == expected
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "^(a|b+)*c",  # a repeated group
+        r"(^|\W)word(\W|$)",  # alternatives
         "^(a+)+b$",  # nested loops
         "a.*b.*c",  # cubic: three things can vary
         "^(a?){30}a{30}$",  # 2**30 ways

@@ -147,6 +147,8 @@ def test_a_set_of_subscriptions_in_sql(spark: SparkSession) -> None:
     register_subscriptions(spark, table, id="who", filter="wants")
     short = spark.sql("select explode(stentor_matches(struct(*))) as id, * from quotes")
     assert short.count() == spark.sql(query.format("stentor_matches")).count() == 8
+    named = "lateral explode(stentor_matches(struct(q.symbol, q.price))) as m(subscription_id)"
+    assert spark.sql(f"select subscription_id, q.* from quotes q, {named}").count() == 8
     # Filters of a table, beside the rows that they are asked about.
     table.createOrReplaceTempView("desks")
     joined = spark.sql("select who from quotes q, desks where stentor_match(wants, struct(q.*))")

@@ -179,10 +179,34 @@ def _fit(
     if is_list(wanted):
         lost = _lost(array.flatten(), wanted.value_type)
         rows = pc.list_parent_indices(array).to_numpy()[lost].tolist()
-        array = _without(array, rows, name, misfit)
+    else:
+        rows = np.flatnonzero(_lost(array, wanted)).tolist()
+    return _converted(_without(array, rows, name, misfit), wanted)
+
+
+def _converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Values as another type, or the nearest that it has."""
+    if not _rounds(array.type, wanted):
         return array.cast(wanted, safe=False)
-    array = _without(array, np.flatnonzero(_lost(array, wanted)).tolist(), name, misfit)
-    return array.cast(wanted, safe=False)
+    # One by one: Arrow's cast of decimals does not always round to the nearest double.
+    return pa.array([_nearest(value, wanted) for value in array.to_pylist()], wanted)
+
+
+def _rounds(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether decimals become doubles in it."""
+    if is_list(old):
+        return _rounds(old.value_type, new.value_type)
+    if pa.types.is_struct(old):
+        return any(_rounds(field.type, new.field(field.name).type) for field in old)
+    return bool(pa.types.is_decimal(old) and pa.types.is_floating(new))
+
+
+def _nearest(value: Any, wanted: pa.DataType) -> Any:
+    if isinstance(value, list):
+        return [_nearest(each, wanted.value_type) for each in value]
+    if isinstance(value, dict):
+        return {name: _nearest(each, wanted.field(name).type) for name, each in value.items()}
+    return value if value is None or not pa.types.is_floating(wanted) else float(value)
 
 
 def _without(
@@ -201,7 +225,7 @@ def _without(
 def _lost(numbers: pa.Array, wanted: pa.DataType) -> Any:
     """By row, whether no number of the wanted type is the same."""
     if not _is_number(wanted):  # records in lists
-        values = zip(numbers.to_pylist(), numbers.cast(wanted, safe=False).to_pylist(), strict=True)
+        values = zip(numbers.to_pylist(), _converted(numbers, wanted).to_pylist(), strict=True)
         return np.array([not _same(was, now) for was, now in values], bool)
     if not pa.types.is_floating(wanted):
         return np.zeros(len(numbers), bool)

@@ -383,7 +383,7 @@ class Archive:
 
     def _create(self, schema: pa.Schema) -> None:
         from deltalake import DeltaTable, Schema
-        from deltalake.exceptions import DeltaError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
         columns, _ = grown(pa.schema([]), schema)
         day = pa.field(DAY, pa.date32())
@@ -398,8 +398,11 @@ class Archive:
                 partition_by=PARTITIONS,
                 configuration=_PROPERTIES,
                 storage_options=self.place.storage_options,
+                commit_properties=_once({}),  # another try would replace the columns of a winner
                 raise_if_key_not_exists=False,
             )
+        except CommitFailedError:
+            pass  # another has made it at this moment
         except (DeltaError, OSError, ValueError) as error:
             raise _unwritable(self.place, error) from error
 

@@ -10,6 +10,9 @@ and the double below there is no other; `x > 200` is false for a tinyint.
 What is left is written as single values (one equality or one IN list) and intervals, or as the
 negation of what the set leaves out, if that is shorter. NaN, which Spark puts above all numbers, is
 not looked at: the caller asks for a value that is present.
+
+Zero of a float column is written as an interval, from -0.0 to 0.0. The two are equal, and Spark
+knows that, but what it passes over in Parquet files is decided by Parquet, where -0.0 is less.
 """
 
 from __future__ import annotations
@@ -102,8 +105,10 @@ def _sorted(values: Ranges) -> tuple[list[Any], list[Piece]]:
 def _any_sql(
     domain: Domain, points: list[Any], intervals: list[Piece], kind: Kind, sql: str
 ) -> Sql:
+    if kind.is_float and 0.0 in points:
+        intervals = [*intervals, ((0.0, 0), (0.0, 1))]
     conditions = [_interval_sql(domain, piece, kind, sql) for piece in intervals]
-    literals = [literal_sql(value, kind.form) for value in points]
+    literals = [literal_sql(v, kind.form) for v in points if not (kind.is_float and v == 0.0)]
     if len(literals) == 1:
         conditions.append(f"{sql} = {literals[0]}")
     elif literals:
@@ -120,12 +125,14 @@ def _interval_sql(domain: Domain, piece: Piece, kind: Kind, sql: str) -> Sql:
     conditions: list[Sql] = []
     if low is not None:
         operator = ">" if low[1] else ">="
-        conditions.append(f"{sql} {operator} {literal_sql(low[0], kind.form)}")
+        least = -0.0 if kind.is_float and low == (0, 0) else low[0]
+        conditions.append(f"{sql} {operator} {literal_sql(least, kind.form)}")
     if high is not None:
         last = last_below(domain, high) if domain is INTEGER else None
         if last is not None:  # rather `x <= 5` than `x < 6`
             conditions.append(f"{sql} <= {literal_sql(last, kind.form)}")
         else:
             operator = "<=" if high[1] else "<"
-            conditions.append(f"{sql} {operator} {literal_sql(high[0], kind.form)}")
+            most = 0.0 if kind.is_float and high == (0, 1) else high[0]
+            conditions.append(f"{sql} {operator} {literal_sql(most, kind.form)}")
     return all_of(conditions)

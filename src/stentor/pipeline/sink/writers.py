@@ -9,11 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from stentor.errors import PipelineError
@@ -22,6 +18,11 @@ from stentor.pipeline.sink.partitions import publish_rows, verify_rows
 from stentor.pipeline.sink.tasks import Task
 from stentor.pipeline.sink.transactions import by_slot, slot_task, without_slot
 from stentor.pipeline.source.options import VERIFY, connecting, dead_letters, transaction
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # Spark 4.0, where a stream is refused before this is used
+    DataSourceStreamArrowWriter = object  # type: ignore[assignment,misc]
 
 #: Where Spark tells a task which query and which micro-batch it works for.
 _QUERY_ID: Final = "sql.streaming.queryId"
