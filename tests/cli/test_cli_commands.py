@@ -151,6 +151,7 @@ class TestWhyNot:
             "it does not match:",
             "  FAIL  price > 100     price is 99",
             "  ok    symbol = 'IBM'  symbol is 'IBM'",
+            'it would match: {"symbol":"IBM","price":101}',
         ]
         assert run("why-not", wanted, '{"symbol": "IBM", "price": 101}').out == "it matches\n"
 
