@@ -91,7 +91,7 @@ def _pipeline(found: Pipelined) -> Table:
         style = "bold green" if value == expected else "bold red"
         table.add_row(name, Text(f"{value:,}", style=style), f"{expected:,}", Text(words, "dim"))
 
-    row("archived", found.archived, found.trades, "trades, as Parquet")
+    row("archived", found.archived, found.trades, "trades, in a Delta table")
     row(
         "matches",
         found.matched,
