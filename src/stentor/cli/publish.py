@@ -52,7 +52,7 @@ def publish(
         Option(
             "--volatile",
             metavar="",
-            help="Skip the journal: delivered at most once, to whoever is connected now.",
+            help="Skip the journal: deliver at most once, to those who are connected now.",
         ),
     ] = False,
     type: Annotated[
