@@ -48,6 +48,31 @@ def test_it_says_what_there_is_instead() -> None:
     assert symbol.found == "there is no 'symbol'; did you mean 'symbl'?"
 
 
+@pytest.mark.parametrize(
+    ("filter", "lines", "said"),
+    [
+        (
+            "any line in lines: line.sku = 'A' and line.quantity > 10",
+            [{"sku": "B", "quantity": 1}, {"sku": "A", "quantity": 9}],
+            "element 2 is nearest: quantity is 9",
+        ),
+        (
+            "all line in lines: line.quantity > 5",
+            [{"quantity": 9}, {}],
+            "element 2 fails: there is",
+        ),
+        ("not (any line in lines: line.q > 3)", [{"q": 4}], "element 1 fails: q is 4"),
+        ("any line in lines: line.a < line.b", [{"a": 4, "b": 3}], "nearest: a is 4, b is 3"),
+        ("any line in lines: line.sku = 'A'", [], "lines is []"),
+        ("any line in lines: line.sku = 'A'", None, "there is no 'lines'"),
+        ("some lines > 5", [1, 2], "lines is [1, 2]"),
+    ],
+)
+def test_it_says_which_element_of_a_list_is_nearest(filter: str, lines: Any, said: str) -> None:
+    ((asked, *_),) = alternatives(Filter(filter), {"lines": lines, "x": 1})
+    assert said in asked.found
+
+
 def test_nothing_can_match_a_contradiction() -> None:
     assert alternatives(Filter("x > 1 and x < 0"), {"x": 2}) == []
 

@@ -12,13 +12,15 @@ names are only guessed where they are few and short.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import ceil, floor, isfinite
 from operator import itemgetter
 from typing import Any, Final
 
 from stentor.errors import InvalidNotification
+from stentor.filters.collection import CollectionSet
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.constraint import Constraint
 from stentor.filters.describe import constraint_expression
@@ -26,11 +28,12 @@ from stentor.filters.expression import Atom, Expression
 from stentor.filters.facts import facts_of
 from stentor.filters.filter import Filter
 from stentor.filters.language.printer import format_expression, format_literal
+from stentor.filters.records import Records
 from stentor.filters.unordered import plain
 from stentor.filters.witness import witness
 from stentor.model.notification import Notification
 from stentor.model.record import Record
-from stentor.model.values import COLLECTION, value_type_of
+from stentor.model.values import COLLECTION, RECORD, value_type_of
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,10 @@ def asked(conjunct: Conjunct, event: Notification | Mapping[str, Any]) -> Iterat
         text = format_expression(_expression(name, constraint))
         holds = _holds(constraint, value)
         wanted = [type_name for type_name, _ in constraint.parts]
-        yield Asked(text, holds, _said(name, value, known, [] if holds else wanted))
+        said = _said(name, value, known, [] if holds else wanted)
+        if not holds and type(value) is tuple:
+            said += _about_elements(constraint, value)
+        yield Asked(text, holds, said)
     for residual in sorted(conjunct.residuals, key=repr):
         said = ", ".join(_said(name, facts.get(name), known) for name in sorted(residual.names))
         yield Asked(format_expression(residual.compare), residual.holds(facts), said)
@@ -183,6 +189,39 @@ def _expression(name: str, constraint: Constraint) -> Expression:
         if Filter.of_expression(atom).conjuncts[0].constraints == {name: constraint}:
             return atom
     return constraint_expression(name, constraint)
+
+
+#: Elements of a list among which the nearest to what is asked for is looked for.
+_EXAMINED: Final = 100
+
+
+def _about_elements(constraint: Constraint, elements: Iterable[Any]) -> str:
+    """Which record in a list fails, or comes nearest to what one of them should be, and where."""
+    part = constraint.part(COLLECTION)
+    if not isinstance(part, CollectionSet) or len(part.cells) != 1:
+        return ""
+    universe, hits = part.cells[0].key
+    numbered = enumerate(islice(elements, _EXAMINED), 1)
+    records = [(number, each) for number, each in numbered if type(each) is Record]
+    for number, record in records:
+        if not universe.accepts(record):
+            return f"; element {number} fails: {_failed(universe, record)[1]}"
+    for hit in hits:
+        ranks = [(*_failed(hit, record), number) for number, record in records]
+        if ranks and all(count for count, _, _ in ranks):
+            _, said, number = min(ranks, key=itemgetter(0))
+            return f"; element {number} is nearest: {said}"
+    return ""
+
+
+def _failed(constraint: Constraint, record: Record) -> tuple[int, str]:
+    """How many parts of the nearest alternative a record fails, and what it says there."""
+    part = constraint.part(RECORD)
+    if not isinstance(part, Records) or not part.conjuncts or constraint.accepts(record):
+        return int(not constraint.accepts(record)), _shown(record)
+    ways = ((_failing(way, facts_of(record, _names(way))), way) for way in part.conjuncts)
+    count, nearest = min(ways, key=itemgetter(0))
+    return count, ", ".join(each.found for each in asked(nearest, record) if not each.holds)
 
 
 #: Names of an event among which the one that was meant is looked for, and their length.
