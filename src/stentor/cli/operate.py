@@ -225,7 +225,7 @@ def offers(
     if json:
         print_json(found)
     elif not found:
-        note("nothing is announced")
+        note("nothing is advertised")
     else:
         for text in found:
             sys.stdout.write(f"{text or '(everything)'}\n")
