@@ -183,7 +183,7 @@ def configuration() -> dict[str, object]:
     }
     return {
         "site_name": "Stentor",
-        "site_description": "Every event reaches exactly those who asked for it, by what it says.",
+        "site_description": "Every event reaches exactly the subscribers whose filters it matches.",
         "docs_dir": str(PAGES),
         "site_dir": str(SITE),
         "use_directory_urls": False,  # so that it can be read from a disk

@@ -41,9 +41,7 @@ def show(console: Console, outcome: Outcome) -> None:
 
 def invite(console: Console) -> None:
     """Say how to go on."""
-    console.print(
-        "\nNow try it, each in a terminal of its own (`.venv/bin/stentor` is the command):\n"
-    )
+    console.print("\nNow try it, each in its own terminal (`.venv/bin/stentor` is the command):\n")
     for command in COMMANDS:
         console.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
 
@@ -91,7 +89,7 @@ def _pipeline(found: Pipelined) -> Table:
         style = "bold green" if value == expected else "bold red"
         table.add_row(name, Text(f"{value:,}", style=style), f"{expected:,}", Text(words, "dim"))
 
-    row("archived", found.archived, found.trades, "trades, as Parquet")
+    row("archived", found.archived, found.trades, "trades, in a Delta table")
     row(
         "matches",
         found.matched,

@@ -1,5 +1,6 @@
 """The command line without a network: help, mistakes, explanations, configuration, journals."""
 
+import json
 import re
 import subprocess
 import sys
@@ -151,6 +152,7 @@ class TestWhyNot:
             "it does not match:",
             "  FAIL  price > 100     price is 99",
             "  ok    symbol = 'IBM'  symbol is 'IBM'",
+            'it would match: {"symbol":"IBM","price":101}',
         ]
         assert run("why-not", wanted, '{"symbol": "IBM", "price": 101}').out == "it matches\n"
 
@@ -398,7 +400,13 @@ class TestJournal:
         done: list[object] = []
         journal = Journal.open(tmp_path, name="b1", retention=Retention())
         journal.start(lambda function, *arguments: function(*arguments), done.append)
-        journal.append(JournalBatch([b"one", b"two", b"three"], producers={"ann": (0, 2)}))
+        journal.append(
+            JournalBatch(
+                [b"one", b"two", b"three"],
+                producers={"ann": (0, 2)},
+                durables={"desk-7": b"state", "\0home desk-9": b"what the core keeps beside them"},
+            )
+        )
         journal.close()
         return tmp_path
 
@@ -407,12 +415,15 @@ class TestJournal:
         assert result.code == 0
         assert "3 notifications" in result.out
         assert "1 to 3" in result.out
-        assert '"notifications": 3' in run("journal", "info", directory, "--json").out
+        assert "durables   desk-7\n" in result.out
+        found = json.loads(run("journal", "info", directory, "--json").out)
+        assert (found["notifications"], found["durables"]) == (3, ["desk-7"])
 
     def test_check_and_repair(self, run: Run, directory: Path) -> None:
         result = run("journal", "check", directory)
         assert result.code == 0
         assert "everything is in order" in result.out
+        assert "1 producer, 1 durable subscription, 0 last values" in result.out
         path = directory / "journal.db"
         data = bytearray(path.read_bytes())
         place = data.index(b"three")

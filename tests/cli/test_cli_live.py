@@ -307,6 +307,22 @@ class TestPublishAndSubscribe:
         assert found == list(range(5000))
 
     @pytest.mark.slow
+    def test_arrays_and_objects_over_several_lines_are_published(
+        self, tmp_path: Path, b1: RunningBroker
+    ) -> None:
+        array, tall, lines = (tmp_path / name for name in ("array.json", "tall.json", "e.jsonl"))
+        array.write_text('[\n  {"n": 1},\n  {"n": 2}\n]\n')
+        tall.write_text('{\n  "n": 3\n}\n')
+        lines.write_text('\n{"n": 4}\n[{"n": 5}, {"n": 6}]\n')
+        publish = ("publish", b1.address, "--type", "array")
+        assert run(*publish, array, tall, lines).err == "stentor: 6 published\n"
+        assert run(*publish, '[{"n": 7}, {"n": 8}]').code == 0
+        assert run(*publish, input='[{"n": 9}]').code == 0
+        all_of_it = ("subscribe", b1.address, "isa array", "--since", "earliest", "--count", 9)
+        assert [json.loads(line)["n"] for line in run(*all_of_it).out.split()] == [*range(1, 10)]
+        bad = run(*publish, '[{"n": 10}, {"n": NaN}]')
+        assert (bad.code, "argument 1: not JSON" in bad.err) == (2, True)
+
     def test_each_line_is_published_when_it_comes(self, b1: RunningBroker) -> None:
         wanted = subscriber(b1.address, "isa live")
         publisher = Running("publish", b1.address, "--type", "live", pipe=True)

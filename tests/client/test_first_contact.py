@@ -356,6 +356,7 @@ def test_a_type_checker_finds_typos(tmp_path: Path) -> None:
         'bus.publish_many([{"x": 1}], tpye="t")',
         'bus.inbox("x = 1", overflow="dropoldest")',
         'bus.on("x = 1", order="fifo")',
+        'stentor.connect_sync(nmae="desk")',
         'Settings(routing="coverng")',
         'Settings(date="b1")',
     ]

@@ -11,9 +11,9 @@ from strategies import filters
 from stentor import Filter
 from stentor.errors import DuplicateKey, UnknownKey
 from stentor.filters.constraint import Constraint
+from stentor.filters.witness import ABSENT, Absent, witness
 from stentor.matching.relations import FilterTable, buckets
 from stentor.matching.relations.point_index import accepts
-from stentor.matching.relations.witness import ABSENT, Absent, witness
 
 
 def table_of(**texts: str) -> FilterTable[str]:

@@ -16,7 +16,13 @@ import pytest
 import stentor
 from stentor import Retry
 from stentor.client.clock import clock
-from stentor.errors import InvalidConfiguration, LeaseExpired, NoReply, StentorError
+from stentor.errors import (
+    FilterSyntaxError,
+    InvalidConfiguration,
+    LeaseExpired,
+    NoReply,
+    StentorError,
+)
 from stentor.testing import AsyncTestBroker, TestBroker, broker
 
 
@@ -133,6 +139,13 @@ class TestAssertions:
             stentor_broker.forget()
             stentor_broker.assert_nothing_delivered()
 
+    def test_a_filter_with_a_mistake_is_told_even_if_nothing_came(
+        self, stentor_broker: TestBroker
+    ) -> None:
+        for ask in (stentor_broker.assert_delivered, stentor_broker.assert_nothing_delivered):
+            with pytest.raises(FilterSyntaxError):
+                ask("price > ")
+
     def test_what_is_said_when_it_is_not(self, stentor_broker: TestBroker) -> None:
         def said(pattern: Any, **options: Any) -> str:
             with pytest.raises(AssertionError) as raised:
@@ -146,7 +159,7 @@ class TestAssertions:
             assert "price > 100: price is 99" in said({"price": 99}, to="desk")
             assert "symbol" not in said({"price": 99}).split("asks for")[1].partition("\n")[2]
             assert "nothing like it was published" in said({"price": 98})
-            assert "nobody of the name 'dsek'" in said({"price": 99}, to="dsek")
+            assert "no subscriber here has the name 'dsek'" in said({"price": 99}, to="dsek")
             bus.publish({"price": 101, "symbol": "IBM"}, ack=True)
             assert "1 and not 2 times" in said({"price": 101}, count=2)
             with pytest.raises(AssertionError, match="something was delivered"):

@@ -22,28 +22,28 @@ _MISSING: Final = {
     "numba": _BROKER,
     "numpy": _BROKER,
     "pyarrow": _BROKER,
-    "rich": f"{_BROKER}, or ask for --json",
+    "rich": "pip install rich, or ask for --json",
     "deltalake": "pip install 'stentor[archive]'",
     "pandas": _SPARK,
     "pyspark": _SPARK,
 }
 
 _HELP: Final = """\
-Publish and subscribe by content: every event reaches those who asked for it, by what it
-says.
+Publish and subscribe by content: every event reaches exactly the subscribers whose filters it
+matches.
 
 \b
-Begin here, each in a terminal of its own:
+Begin here, with each command in its own terminal:
   stentor broker
   stentor subscribe "symbol = 'IBM' and price > 100"
   stentor publish '{"symbol": "IBM", "price": 120.5}'
 
 \b
 Exit codes:
-  0    it did what was asked; for a broker or an overlay, also the end by Ctrl-C or SIGTERM
-  1    it failed; stderr says why, and what to do
-  2    it was used or configured wrongly
-  130  it was interrupted by Ctrl-C; 143 by SIGTERM (a pipeline that SIGTERM ends: 0)
+  0    success; also when Ctrl-C or SIGTERM ends a broker or an overlay, or SIGTERM a pipeline
+  1    failure; stderr says why, and what to do about it
+  2    wrong use or configuration
+  130  interrupted by Ctrl-C; 143 by SIGTERM
 """
 
 
@@ -107,7 +107,7 @@ app = Group(
             is_eager=True,
             expose_value=False,
             callback=_version,
-            help="Print the release, and end.",
+            help="Print the release and exit.",
         ),
     ],
 )

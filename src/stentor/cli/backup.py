@@ -35,7 +35,7 @@ def backup(
     ],
     json: JsonOption = False,
 ) -> None:
-    """Copy a broker's data while it runs and commits.
+    """Copy a broker's data while the broker runs.
 
     The copy holds what was committed at one moment. It is verified from end to end, and gets its
     name only when it is complete and on disk. The broker is asked where its data are, and they are

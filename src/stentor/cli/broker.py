@@ -120,12 +120,13 @@ def broker(
 ) -> None:
     """Run a broker.
 
-    It prints where it listens and what it serves, and logs to stderr. SIGTERM or Ctrl-C end it in
-    good order: what was acknowledged is on disk, and clients are told where else to go. A second
-    one ends it at once. SIGHUP, like `stentor reload`, makes it read its configuration file again.
+    It prints where it listens and what it serves, and logs to stderr. SIGTERM or Ctrl-C shuts it
+    down cleanly: what was acknowledged is on disk, and clients are told where else to connect. A
+    second signal ends it at once. SIGHUP, like `stentor reload`, makes it read its configuration
+    file again.
 
-    Every setting is an option, a variable of the environment or a key in the file, in this order
-    of precedence. Access is open to everybody unless the file has grants.
+    Every setting is an option, an environment variable or a key in the file, in this order of
+    precedence. Access is open to everybody unless the file has grants.
 
     With --json it prints the same as one object when it is ready, and logs in JSON unless
     --log-format says otherwise.

@@ -61,14 +61,14 @@ def check(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Judge recordings: did everybody get what was promised?
+    """Check recordings: was everything delivered as promised?
 
-    Nobody may receive what nobody published, what it did not subscribe to, one thing twice, other
-    content than was published, or anything against the orders that are asked for; and with
-    --settled, everybody must have received everything. What a durable subscription or a group was
-    given is confirmed once, or becomes a dead letter once. Each violation is reported, and the exit
-    code is then 1. Give the recordings of all who published, or what they published counts as
-    invented.
+    No client may receive an event that nobody published, that it did not subscribe to, that it has
+    already received, that was altered, or that violates a required order. With --settled, every
+    client must have received every event that it subscribed to. Each event of a durable
+    subscription or a group is confirmed once, or becomes a dead letter once. Every violation is
+    reported, and the exit code is then 1. Include the recordings of all publishers, or their events
+    count as invented.
 
     \b
     Examples:

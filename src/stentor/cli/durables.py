@@ -60,12 +60,12 @@ def durables(
 ) -> None:
     """Show, move, reset or delete durable subscriptions.
 
-    `list` shows all of the overlay, and for those that live at this broker how many events they are
-    behind, how old the oldest of these is, and how many were refused. `show` says everything about
-    one, including what waits after a refusal, how often it was refused, and why. `move` lets it
-    live at this broker; if its own cannot be reached, the newest copy is used, and what was
-    confirmed after that comes again. `reset` lets it begin again with what was published since a
-    time, and `delete` forgets it; its consumers are told.
+    `list` shows all of them in the overlay, and for those that live at this broker how many events
+    they are behind, how old the oldest of these is, and how many were refused. `show` shows
+    everything about one, including refused events that wait, how often each was refused, and why.
+    `move` moves it to this broker; if its own cannot be reached, the newest copy is used, and what
+    was confirmed after that is delivered again. `reset` makes it begin again with what was
+    published since a time, and `delete` deletes it; its consumers are notified.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ class Explanation:
 _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     errors.StentorError: (
         "An error without a class of its own. A broker of another release reported it under a code "
-        "that this release does not know; the message has that code.",
+        "that this release does not know; the message shows that code.",
         "Look the code up in the documentation of the newer release.",
         "Run the same release on both sides.",
     ),
@@ -37,7 +37,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "zone, a collection inside a collection, or an object of an unknown class.",
         "Leave the attribute out instead of NaN.",
         "Give times a zone: `datetime.now(UTC)`, or a Z at the end of the text.",
-        "Make a class of your own known with `register_value_type`.",
+        "Register a class of your own with `register_value_type`.",
     ),
     errors.InvalidNotification: (
         "Attributes that do not form a notification: none at all, the same name flat and nested, a "
@@ -62,16 +62,14 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "The language is described in docs/language.md.",
     ),
     errors.FilterTypeError: (
-        "An operator with a constant that it has no meaning for, such as a prefix that is a "
-        "number.",
+        "An operator with a constant of the wrong type, such as a prefix that is a number.",
         "Use a constant of the type that the operator works on.",
     ),
     errors.FilterTooComplex: (
-        "A Boolean expression that would have more alternatives than are allowed once it is "
-        "multiplied out, or one that takes a broker more work to read than it does for one "
-        "request.",
-        "Write many values of one attribute as `x in (1, 2, 3)` instead of with `or`.",
-        "Subscribe several times with simpler filters.",
+        "A Boolean expression with too many alternatives once it is multiplied out, or one that "
+        "takes a broker more work than it spends on one request.",
+        "Write many values of one attribute as `x in (1, 2, 3)` instead of joining them with `or`.",
+        "Make several subscriptions with simpler filters.",
     ),
     errors.NeverMatches: (
         "A filter that no event can match, given with `strict=True` or `--strict`: its parts "
@@ -82,14 +80,14 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     errors.UnsupportedPattern: (
         "A regular expression with a construct that is not regular (a backreference, lookaround, a "
         "word boundary), or one that is too large.",
-        "Rewrite it without that; or test less in the filter, and the rest in the program.",
+        "Rewrite it without that construct, or test a part of it in the program.",
     ),
     errors.DuplicateKey: (
         "A filter was added to a matcher under a key that is in use.",
         "Remove the old one first, or choose another key.",
     ),
     errors.UnknownKey: (
-        "A filter was to be removed from a matcher, but nothing is stored under its key.",
+        "A filter cannot be removed from a matcher, because nothing is stored under its key.",
         "Check whether it was removed before, or belongs to another matcher.",
     ),
     errors.UnsupportedColumn: (
@@ -97,7 +95,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Cast the column, or leave it out of the batch.",
     ),
     errors.UnsupportedFilter: (
-        "A filter that a matching engine of limited power cannot hold.",
+        "A filter that this matching engine does not support.",
         "Use `Index`, which holds every filter.",
     ),
     errors.UnknownStrategy: (
@@ -105,8 +103,8 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Choose one of those, and check the spelling.",
     ),
     errors.InvalidTopology: (
-        "Brokers and links that do not form what is needed. The links of an overlay form a tree: "
-        "there is exactly one way between any two brokers.",
+        "Brokers and links that do not form the required topology. In a tree, there is exactly one "
+        "way between any two brokers.",
         "If the message names a cycle, remove one of its links.",
         "Check the file without starting anything: `stentor up --check overlay.toml`.",
     ),
@@ -117,17 +115,17 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     errors.DuplicateBroker: (
         "A second broker under a name or address that is taken.",
         "Give every broker a name of its own.",
-        "If a link was added twice, nothing has to be done: see `stentor links list`.",
+        "If a link was added twice, you need not do anything: see `stentor links list`.",
     ),
     errors.UnknownClient: (
         "A client that is not, or no longer, part of the network.",
-        "Make a new one; a client that was closed cannot be used again.",
+        "Make a new client; one that was closed cannot be used again.",
     ),
     errors.InvalidConfiguration: (
-        "Options that make no sense, alone or together. Where they come from a file, the message "
-        "names it and the line.",
-        "Correct the place that is named: an option, a variable of the environment, or a line.",
-        "See what is in force and where each value comes from: `stentor broker --show-config`.",
+        "An option that makes no sense, or several that contradict each other. If it comes from a "
+        "file, the message names the file and the line.",
+        "Correct what the message names: an option, an environment variable, or a line of a file.",
+        "See which values are in force and where each comes from: `stentor broker --show-config`.",
         "See all keys: `stentor explain settings`.",
     ),
     errors.UnsupportedMapping: (
@@ -142,8 +140,8 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     ),
     errors.RepeatedPublication: (
         "A notification whose id was published before. Each is published at most once.",
-        "Publish without an id: the client gives each notification one.",
-        "To say the same again, publish a new notification with the same attributes.",
+        "Publish without an id: the client gives each notification an id of its own.",
+        "To repeat an event on purpose, publish a new notification with the same attributes.",
     ),
     errors.InvalidScopeGraph: (
         "A change that would break the scope graph, or a definition that makes no sense: a cycle, a"
@@ -188,10 +186,11 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     ),
     errors.Unsettled: (
         "A simulated network that does not come to rest.",
-        "Look for clients that answer each other for ever.",
+        "Look for clients that answer each other endlessly.",
     ),
     errors.ProtocolError: (
-        "Bytes or messages that break the wire protocol. They cost the connection, nothing else.",
+        "Bytes or messages that break the wire protocol. The connection is closed; nothing else is "
+        "affected.",
         "Check that a Stentor broker, and not something else, is at that address and port.",
         "Check that tls:// is used for a TLS port, and only there.",
         "Check the releases on both sides: `stentor version`.",
@@ -199,7 +198,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     errors.Unreachable: (
         "No broker could be reached, or the connection was lost and could not be made again in "
         "time.",
-        "Check that the broker is running: when it starts it says where it listens.",
+        "Check that the broker is running: when it starts, it prints where it listens.",
         "Check the address. A broker that listens on 127.0.0.1 can be reached from its own machine "
         "only; let it listen on `0.0.0.0:7411` or `[::]:7411` for others.",
         "Check that a firewall lets the port through.",
@@ -211,14 +210,15 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Or add a `[[grants]]` table to the broker's configuration, and run `stentor reload`.",
     ),
     errors.NotPermitted: (
-        "The broker knows who this is, and the grant does not allow it: to publish or subscribe to "
-        "this, to operate the broker, or to connect as a neighbor.",
+        "The broker knows who this is, but the grant does not allow what was asked for: to publish "
+        "or subscribe to this, to operate the broker, or to connect as a neighbor.",
         "A subscription must be covered by a permitted filter: narrow it.",
         "Or widen the grant: `publish`, `subscribe`, `operate`, `broker`.",
     ),
     errors.NameTaken: (
-        "A name that is in use: of a client, a broker, or a durable subscription that somebody is "
-        "attached to. It is also what a client hears last when another connects under its name.",
+        "A name that is in use: that of a client, of a broker, or of a durable subscription that "
+        "another client is reading. A client also gets this error when another one connects under "
+        "its name.",
         "Give each client, and each broker of an overlay, a name of its own.",
         "To share the work of one subscription, use a group.",
     ),
@@ -256,14 +256,14 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "docs/operation.md has the commands that make an authority and certificates.",
     ),
     errors.Overloaded: (
-        "A limit was reached: of clients, subscriptions, sizes, or of what may wait.",
+        "A limit was reached: on clients, subscriptions, sizes, or on what may wait.",
         "The message names the limit; the broker's `limits` set it.",
         "Publish or connect more slowly; or use more brokers.",
     ),
     errors.LeaseExpired: (
-        "A subscription with a lease that was not renewed in time. It is over.",
-        "Renew well before the lease's time is over, or subscribe without a lease.",
-        "Subscribe again; a durable subscription goes on where it was.",
+        "A subscription has ended because its lease was not renewed in time.",
+        "Renew well before the lease runs out, or subscribe without a lease.",
+        "Subscribe again; a durable subscription continues where it was.",
     ),
     errors.NoReply: (
         "A request that was not answered in time, by a provider or by the broker.",
@@ -283,7 +283,7 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Correct the request if that is the reason; otherwise look into the provider's log.",
     ),
     errors.ShuttingDown: (
-        "A broker or a client that is closed, is being closed or was not started.",
+        "A broker or a client that is closed, is being closed, or was never started.",
         "Connect to another broker; a client that knows several addresses does so by itself.",
     ),
     errors.LinkRefused: (
@@ -299,15 +299,15 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     ),
     errors.DurableElsewhere: (
         "A durable subscription that lives at another broker; the message says at which.",
-        "Connect there to go on with it; the client library does so by itself, and waits for that "
+        "Connect there to continue it; the client library does so by itself, and waits for that "
         "broker if it is down.",
-        "Where it is better to go on without that broker, subscribe with `takeover='30s'`.",
+        "If you would rather continue without that broker, subscribe with `takeover='30s'`.",
     ),
     errors.TransactionLost: (
         "A transaction has taken a notification that is no longer its own: another consumer of the "
         "group was given it, since it took longer than its deadline or lost its connection, or it "
         "has been dealt with. Nothing of the transaction was published.",
-        "Go on with the next one. Whoever has it now settles it, exactly once.",
+        "Continue with the next one. The consumer that has it now settles it, exactly once.",
         "If it happens often, give a longer `Retry(deadline=…)`, or call `extend` while you work.",
     ),
     errors.DataInUse: (
@@ -319,16 +319,16 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "Look at the hooks that were registered with this client.",
     ),
     errors.HistoryGone: (
-        "A part of a stream that was asked for is no longer in its journal: retention has removed "
-        "it.",
+        "A part of a stream that was asked for is no longer in its journal, because retention has "
+        "removed it.",
         "Keep more: `retention.seconds` and `retention.bytes`.",
-        "Ask for a later beginning: `since=`, `--since`.",
+        "Begin later: `since=`, `--since`.",
     ),
     errors.QueueOverflow: (
         "A subscriber that was too slow, under the policy that disconnects slow subscribers.",
         "Handle notifications faster, or share them in a group of consumers.",
         "Use the policy `spill`: what does not fit into memory is read from the journal again.",
-        "Allow more to wait: `limit=`.",
+        "Allow more notifications to wait: `limit=`.",
     ),
     errors.RedirectRefused: (
         "A broker named another one to go to, because it is shut down or a group lives there, and "
@@ -344,19 +344,19 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
         "A step of the data pipeline that cannot be made, or cannot go on: Spark or Java is "
         "missing, or a query has failed; the message has the cause.",
         "Install what is missing: `pip install 'stentor[spark]'`, and Java 17 or later.",
-        "Mend the cause and run the pipeline again; it goes on from its checkpoints.",
+        "Correct the cause and run the pipeline again; it continues from its checkpoints.",
     ),
     errors.PipelineDefinitionError: (
-        "A pipeline that is not written as it should be. The message names file, line and key of "
-        "everything that is wrong.",
-        "Mend it and try `stentor pipeline check`, or with `--quick` without Spark.",
+        "A pipeline with mistakes in its definition. The message names the file, line and key of "
+        "each of them.",
+        "Correct them and try `stentor pipeline check`, which with `--quick` needs no Spark.",
     ),
     errors.ArchiveError: (
         "A directory that is not an archive, is incomplete, cannot be opened or written, or is a "
         "Delta table of somebody else's; or events that do not fit into the archive because an "
         "attribute has another type there.",
-        "Look at the path: it is the directory that was given to `archive`. For an object store, "
-        "look at `storage_options`, or at the credentials in the environment.",
+        "Check the path: it is the directory that was given to `archive`. For an object store, "
+        "check `storage_options` or the credentials in the environment.",
         "An archive of an earlier version becomes a Delta table with `stentor archive convert "
         "PATH`.",
         "Cast the attribute to the archive's type, or rename it.",

@@ -1,7 +1,8 @@
-"""Files of notifications: JSON lines, or CSV whose first line names the attributes."""
+"""Files of notifications: JSON lines or arrays, or CSV whose first line names the attributes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +13,38 @@ from stentor.errors import InvalidConfiguration, InvalidNotification
 
 #: Lines that are handed over at a time.
 _AT_ONCE: Final = 1_000
+#: Bytes of a file, at most, that is read as a whole.
+_WHOLE: Final = 64 * 2**20
 #: How the names of such files end.
 _ENDINGS: Final = (".csv", ".json", ".jsonl", ".ndjson")
 _WORDS: Final = {"true": True, "false": False}
+
+
+_JSON: Final = re.compile(r"\s*(\{|\[\s*\{)")
+
+
+def is_json(text: str) -> bool:
+    """Whether this word is an event, or an array of them.
+
+    >>> [is_json(each) for each in ('{"a": 1}', '[{"a": 1}]', "quotes.jsonl", "[::1]:7411")]
+    [True, True, False, False]
+    """
+    return _JSON.match(text) is not None
+
+
+def elements(line: bytes) -> list[bytes]:
+    """The events of a line: one, or those of an array.
+
+    >>> elements(b'{"a": 1}'), elements(b'[{"a": 1}, {"a": 2}]')
+    ([b'{"a": 1}'], [b'{"a": 1}', b'{"a": 2}'])
+    """
+    if not line.lstrip().startswith(b"["):
+        return [line]
+    try:
+        found = [bytes(each) for each in msgspec.json.decode(line, type=list[msgspec.Raw])]
+    except msgspec.DecodeError:
+        found = []
+    return found or [line]  # whoever reads it says what is wrong with it
 
 
 def is_file_name(text: str) -> bool:
@@ -29,7 +59,7 @@ def is_file_name(text: str) -> bool:
 def check_files(events: list[str]) -> None:
     """Raise if something is neither a JSON object nor a file."""
     for each in events:
-        if each.lstrip().startswith("{"):
+        if is_json(each):
             continue
         try:
             with open(each, "rb"):
@@ -56,15 +86,29 @@ async def lines_of(events: list[str]) -> AsyncIterator[list[tuple[int, bytes]]]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, bytes]]:
-    if text.lstrip().startswith("{"):
+    if is_json(text):
         yield 1, text.encode("utf-8", "surrogateescape")
     elif Path(text).suffix.lower() == ".csv":
         yield from _csv(text)
     else:
         with open(text, "rb") as file:
+            first = file.readline()
+            if not _is_whole(first) and _is_whole(first + (rest := file.read(_WHOLE))):
+                yield 1, first + rest  # one object or array, over several lines
+                return
+            file.seek(0)
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, line
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether this is JSON by itself."""
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _csv(path: str) -> Iterator[tuple[int, bytes]]:

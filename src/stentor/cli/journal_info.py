@@ -36,7 +36,8 @@ def read_info(directory: Path) -> dict[str, Any]:
                     ("last_values", "last_value"),
                 )
             }
-            durables = [name for (name,) in db.execute("SELECT name FROM durable ORDER BY name")]
+            stored = db.execute("SELECT name FROM durable ORDER BY name")
+            durables = [name for (name,) in stored if database.is_durable(name)]
     except sqlite3.Error as error:
         raise database.damaged(path, f"SQLite cannot read it ({error})") from error
     return {

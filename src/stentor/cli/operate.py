@@ -174,7 +174,7 @@ def reload(
     how: BrokerArgument,
     json: JsonOption = False,
 ) -> None:
-    """Let a running broker read its configuration again.
+    """Have a running broker read its configuration again.
 
     New grants, tokens, certificates, limits and retention are in force at once. Connections whose
     grant is gone are closed; those that rely on a larger limit than there is now are made again. If
@@ -211,7 +211,7 @@ def offers(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what publishers have announced, one filter per line.
+    """Show what publishers advertise, one filter per line.
 
     \b
     Examples:
@@ -225,7 +225,7 @@ def offers(
     if json:
         print_json(found)
     elif not found:
-        note("nothing is announced")
+        note("nothing is advertised")
     else:
         for text in found:
             sys.stdout.write(f"{text or '(everything)'}\n")

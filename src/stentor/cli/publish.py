@@ -32,8 +32,9 @@ def publish(
         list[str] | None,
         Argument(
             metavar="[JSON|FILE]...",
-            help="Notifications, each a JSON object; or files with one per line, or .csv files "
-            "whose first line names the attributes. Without any, lines are read from stdin.",
+            help="Events: JSON objects or arrays of them; or files of these, one per line, or "
+            ".csv files whose first line names the attributes. Without any, lines are read from "
+            "stdin.",
             show_default=False,
         ),
     ] = None,
@@ -51,7 +52,7 @@ def publish(
         Option(
             "--volatile",
             metavar="",
-            help="Skip the journal: delivered at most once, to whoever is connected now.",
+            help="Skip the journal: deliver at most once, to those who are connected now.",
         ),
     ] = False,
     type: Annotated[

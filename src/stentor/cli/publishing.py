@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from stentor.cli.exits import FAILURE, OK, exit_code, note, report, shows_progress, warn
-from stentor.cli.input_files import check_files, lines_of
+from stentor.cli.input_files import check_files, elements, is_json, lines_of
 from stentor.cli.json_forms import from_json
 from stentor.cli.options import Connecting
 from stentor.cli.streams import CHUNK, Worker
@@ -139,7 +139,7 @@ class Publishing:
         check_files(events)
         bus = how.bus(name, sequencer=self.sequencer, record=self.record)
         await bus.open()
-        files = [each for each in events if not each.lstrip().startswith("{")]
+        files = [each for each in events if not is_json(each)]
         refusals = Refusals("line" if files or not events else "argument")
         bus.on_refusal(refusals.add)
         problems: list[StentorError] = []
@@ -187,7 +187,8 @@ class Publishing:
             failure: StentorError | None = None
             for number, line in batch:
                 try:
-                    good.append((number, self._notification(line, bus._local.now())))
+                    now = bus._local.now()
+                    good += [(number, self._notification(each, now)) for each in elements(line)]
                 except StentorError as error:
                     failure = type(error)(f"{refusals.what} {number}: {error}")
                     if not self.skip_bad:
@@ -277,9 +278,10 @@ class Publishing:
 def bad_argument(events: list[str]) -> StentorError | None:
     """What is wrong with the first one that is written here and is no notification."""
     for number, text in enumerate(events, 1):
-        if text.lstrip().startswith("{"):
+        if is_json(text):
             try:
-                from_json(text.encode("utf-8", "surrogateescape"))
+                for each in elements(text.encode("utf-8", "surrogateescape")):
+                    from_json(each)
             except StentorError as error:
                 return type(error)(f"argument {number}: {error}")
     return None

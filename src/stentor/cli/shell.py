@@ -12,7 +12,7 @@ from stentor.cli.options import JsonOption
 
 
 def version(json: JsonOption = False) -> None:
-    """Print the release, and what it runs on.
+    """Print the release and what it runs on.
 
     \b
     Examples:

@@ -136,7 +136,7 @@ def clients_table(clients: Sequence[dict[str, Any]], limit: int | None) -> Group
             "name",
             "grant",
             "from",
-            ">subscriptions",
+            ">subs.",
             ">offers",
             ">published",
             ">refused",

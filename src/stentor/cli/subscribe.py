@@ -110,7 +110,7 @@ def subscribe(
     ] = "round_robin",
     retained: Annotated[
         bool,
-        Option("--retained", metavar="", help="Begin with the last value of every key there is."),
+        Option("--retained", metavar="", help="Begin with the last value of every key."),
     ] = False,
     strict: Annotated[
         bool,
@@ -129,7 +129,7 @@ def subscribe(
     name: NameOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print what filters match, one JSON object per line.
+    """Print the events that filters match, one JSON object per line.
 
     Each line is complete when it appears. It ends at Ctrl-C, or when its output is closed. A lost
     connection is made again, and nothing is missed or printed twice. With --json, warnings and

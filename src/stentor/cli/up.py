@@ -32,10 +32,10 @@ def up(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Run a whole overlay as processes of this machine.
+    """Run a whole overlay as processes on this machine.
 
-    Each broker is a process. One that dies is started again; the logs of all are shown together.
-    SIGTERM or Ctrl-C ends all of them in good order, a second one at once. If this command is
+    Each broker is a process. One that dies is restarted; the logs of all are shown together.
+    SIGTERM or Ctrl-C shuts all of them down cleanly, a second signal at once. If this command is
     killed, the brokers end by themselves.
 
     The file has a table [overlay] with what all brokers share, and a table [[broker]] for

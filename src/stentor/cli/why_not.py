@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Final
 
+import msgspec
 from click.exceptions import Exit
 
 from stentor.cli.command import Argument
@@ -28,18 +29,19 @@ def why_not(
 ) -> None:
     """Say why an event does not match a filter, part by part.
 
-    Each line is a part of the filter that must hold, and what the event says about it. Of a filter
-    with alternatives, those are shown that come nearest to a match. No broker is needed.
+    Each line is a part of the filter that must hold, and what the event says about it. Of several
+    alternatives, those nearest to a match are shown. The last line is an event that would match,
+    with as little changed as possible. No broker is needed.
 
     \b
     Examples:
       stentor why-not "price > 100 and symbol = 'IBM'" '{"symbol": "IBM", "price": 99}'
     """
     from stentor.cli.exits import USAGE, report
-    from stentor.cli.json_forms import from_json
+    from stentor.cli.json_forms import from_json, to_json
     from stentor.errors import StentorError
     from stentor.filters import Filter
-    from stentor.filters.mismatch import alternatives
+    from stentor.filters.mismatch import alternatives, nearest
 
     wanted = Filter(filter)
     try:
@@ -47,18 +49,21 @@ def why_not(
     except StentorError as error:
         report(error)
         raise Exit(USAGE) from None
+    matches = wanted.matches(notification)
+    found = [] if matches else alternatives(wanted, notification)
+    near = None if matches else nearest(wanted, notification)
     if json:
         from stentor.cli.json_forms import print_json
 
-        matches = wanted.matches(notification)
-        ways = [] if matches else alternatives(wanted, notification)
-        told = [[{"part": a.text, "holds": a.holds, "found": a.found} for a in way] for way in ways]
-        print_json({"matches": matches, "alternatives": told})
+        told = [
+            [{"part": a.text, "holds": a.holds, "found": a.found} for a in way] for way in found
+        ]
+        would = None if near is None else msgspec.Raw(to_json(near, meta=True))
+        print_json({"matches": matches, "alternatives": told, "would_match": would})
         return
-    if wanted.matches(notification):
+    if matches:
         sys.stdout.write("it matches\n")
         return
-    found = alternatives(wanted, notification)
     if not found:
         sys.stdout.write("it does not match: nothing can match this filter\n")
         return
@@ -72,3 +77,5 @@ def why_not(
             sys.stdout.write(f"  {mark}  {part.text:<{width}}  {part.found}\n")
     if len(found) > _SHOWN:
         sys.stdout.write(f"and {len(found) - _SHOWN:,} alternatives that are further off\n")
+    if near is not None:
+        sys.stdout.write(f"it would match: {to_json(near, meta=True).decode()}\n")

@@ -27,6 +27,7 @@ from typing import (
     Final,
     Generic,
     Literal,
+    ParamSpec,
     Self,
     TypeVar,
     Unpack,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from stentor.filters import Filter
     from stentor.node.hooks import Hooks
 
+P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -844,6 +846,14 @@ class SyncTransaction:
         self._loop.call(self._transaction.__aexit__(kind, error, trace))
 
 
+def _taking(
+    options: Callable[P, object],
+) -> Callable[[Callable[..., SyncBus]], Callable[P, SyncBus]]:
+    """For type checkers: the function that is decorated takes what this one takes."""
+    return lambda function: function
+
+
+@_taking(connect)
 def connect_sync(*brokers: Any, **options: Any) -> SyncBus:
     """A bus for programs without async and for notebooks. Options are those of `connect`.
 

@@ -9,7 +9,7 @@ for events that fit but were not delivered which part of which filter they faile
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -70,7 +70,8 @@ class Notes:
 
     def found(self, pattern: Pattern | None, to: str | None) -> list[Delivery]:
         """The deliveries that fit."""
-        return [d for d in self.deliveries if d.is_to(to) and fits(pattern, d.notification)]
+        fits = meaning(pattern)
+        return [d for d in self.deliveries if d.is_to(to) and fits(d.notification)]
 
     def clear(self) -> None:
         self.routed.clear()
@@ -83,12 +84,12 @@ class Notes:
         wishes = [w for w in wishes if to is None or to in w.whom]
         known = {name for w in wishes for name in w.whom}
         if to is not None and to not in known | _names(self.deliveries):
-            lines.append(f"nobody of the name {to!r} has subscribed here")
-        candidates = [n for n in self.routed if fits(pattern, n)]
+            lines.append(f"no subscriber here has the name {to!r}")
+        candidates = list(filter(meaning(pattern), self.routed))
         if not self.routed:
             lines.append("nothing has been published; is there an `await`, or a `flush`, missing?")
         elif not candidates:
-            lines.append("nothing like it was published, but:")
+            lines.append("nothing like it was published; these events were:")
             lines += _listed(map(_text, self.routed))
         for notification in candidates[-SHOWN:]:
             lines += _unwanted(notification, wishes)
@@ -99,18 +100,19 @@ class Notes:
         return "\n".join(lines)
 
 
-def fits(pattern: Pattern | None, notification: Notification) -> bool:
-    """Whether an event is what a test means.
+def meaning(pattern: Pattern | None) -> Callable[[Notification], bool]:
+    """What a pattern asks of an event.
 
-    >>> fits({"order": 1, "to.city": "Bern"}, Notification({"order": 1, "to": {"city": "Bern"}}))
+    >>> fits = meaning({"order": 1, "to.city": "Bern"})
+    >>> fits(Notification({"order": 1, "to": {"city": "Bern"}}))
     True
     """
     if pattern is None:
-        return True
+        return lambda notification: True
     if isinstance(pattern, Mapping):
-        wanted = Notification(pattern)
-        return all(n in notification and notification[n] == v for n, v in wanted.items())
-    return filter_of(pattern).matches(notification)
+        wanted = dict(Notification(pattern)).items()
+        return lambda given: all(name in given and given[name] == value for name, value in wanted)
+    return filter_of(pattern).matches
 
 
 def unexpected(found: list[Delivery], pattern: Pattern | None, to: str | None) -> str:
@@ -121,15 +123,15 @@ def unexpected(found: list[Delivery], pattern: Pattern | None, to: str | None) -
 
 
 def _unwanted(notification: Notification, wishes: list[Wish]) -> Iterator[str]:
-    """Why an event that was published is none that the subscribers asked for."""
+    """Why an event that was published did not reach the subscribers."""
     yield f"{_text(notification)} was published, but"
     if not wishes:
-        yield "  nobody subscribes to anything"
+        yield "  there are no subscriptions"
     for wish in wishes[:SHOWN]:
         for filter in wish.filters[:SHOWN]:
             yield f"  {wish.whom[0]!r} asks for {str(filter)!r}"
             if filter.matches(notification):
-                yield "    which it matches, so it is on its way, was published before, or expired"
+                yield "    and it matches: it is on its way, came too early, or has expired"
                 continue
             parts = (alternatives(filter, notification) or [[]])[0]
             yield from (f"    {part.text}: {part.found}" for part in parts if not part.holds)

@@ -227,6 +227,11 @@ def put_durable(db: sqlite3.Connection, name: str, data: bytes) -> None:
     )
 
 
+def is_durable(name: str) -> bool:
+    """Whether a row is a durable subscription, and not what the core keeps beside them."""
+    return not name.startswith("\0")
+
+
 def put_last_value(db: sqlite3.Connection, key: str, place: int, time: float, data: bytes) -> None:
     """`place` is the offset, 0 if it is no longer known."""
     db.execute(

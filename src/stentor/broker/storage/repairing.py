@@ -234,7 +234,7 @@ def _check_contents(db: sqlite3.Connection, findings: _Findings, *, mark_reads: 
     for table in findings.tables.values():
         report.problems += table.problems
     report.producers = len(findings.tables["producer"].rows)
-    report.durables = len(findings.tables["durable"].rows)
+    report.durables = sum(database.is_durable(name) for name, _ in findings.tables["durable"].rows)
     report.last_values = len(findings.tables["last_value"].rows)
     report.scheduled = len(findings.tables["scheduled"].rows)
     try:

@@ -38,7 +38,7 @@ from stentor.matching.index.ragged import COMMON
 #: Called with what to tell who waits.
 Notice: TypeAlias = Callable[[str], object]
 
-_COMPILING: Final = "compiling the matching code first, which takes up to half a minute; {}"
+_COMPILING: Final = "compiling the matching code first, which takes about half a minute; {}"
 _ONCE: Final = "the next start finds it in {} (the setting `kernels`)"
 _EVERY_TIME: Final = (
     "this happens at every start until the setting `kernels` names a writable directory"

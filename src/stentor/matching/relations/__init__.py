@@ -3,7 +3,6 @@
 filter_table   `FilterTable`, the table with its queries
 buckets        conjuncts by shape and by their equalities
 point_index    conjuncts by a value that they accept
-witness        a notification that a conjunct accepts: what covers the conjunct accepts it, too
 """
 
 from stentor.matching.relations.filter_table import FilterTable

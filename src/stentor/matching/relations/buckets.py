@@ -17,9 +17,9 @@ from stentor.filters.effort import spend
 from stentor.filters.numbers import SplitNumbers
 from stentor.filters.ranges import Ranges
 from stentor.filters.tested import Tested
+from stentor.filters.witness import Absent, Sample, Witness, witness
 from stentor.matching.counting.value_index import ValueIndex
 from stentor.matching.relations.point_index import PointIndex, accepts
-from stentor.matching.relations.witness import Absent, Sample, Witness, witness
 
 #: A bucket with more conjuncts than this is indexed; with fewer than half of it, no longer.
 LARGE: Final = 24

@@ -35,10 +35,10 @@ from stentor.errors import FilterTooComplex
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.effort import TooCostly, afresh
 from stentor.filters.filter import Filter, Questions
+from stentor.filters.witness import Absent
 from stentor.matching.counting.conjunct_index import ConjunctIndex, State
 from stentor.matching.protocol import K, check_known, check_new
 from stentor.matching.relations.buckets import Group, Row, Shape
-from stentor.matching.relations.witness import Absent
 
 
 class _Entry(Generic[K]):

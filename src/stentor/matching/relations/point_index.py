@@ -21,8 +21,8 @@ from stentor.filters.numbers import SplitNumbers
 from stentor.filters.ranges import Piece, Ranges
 from stentor.filters.records import Records
 from stentor.filters.unordered import comparable
+from stentor.filters.witness import Absent, Sample
 from stentor.matching.counting.structure import T
-from stentor.matching.relations.witness import Absent, Sample
 from stentor.model.values import COLLECTION, value_type_of
 
 _ANY: Final[list[Piece]] = [(None, None)]
