@@ -20,6 +20,7 @@ from stentor import Filter
 from stentor.broker import Broker, Settings
 from stentor.errors import StentorError
 from stentor.matching import Index
+from stentor.matching.index import preparing
 from stentor.matching.index.preparing import Prepared, call_all, dispatchers
 
 #: Where no directory can be made, whoever asks.
@@ -133,6 +134,22 @@ def test_several_processes_prepare_in_one_directory(fixed_package: Path, tmp_pat
     assert misses[0] == 0
     assert misses[1] > 0
     assert oct(folder.stat().st_mode & 0o777) == "0o700"
+
+
+def test_a_process_that_is_stopped_while_it_compiles_keeps_no_other_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(preparing, "_prepared", None)
+    monkeypatch.setattr(preparing, "_QUIETLY", 0.0)
+    monkeypatch.setattr(preparing, "_PATIENCE", 0.1)
+    monkeypatch.setattr(preparing, "call_all", lambda: None)
+    monkeypatch.setattr(preparing, "dispatchers", dict)
+    with preparing._own_turn(tmp_path, told.append):
+        done = preparing.prepare(tmp_path, told.append)
+    assert done.folder is None
+    assert "was it stopped?" in (done.problem or "")
+    assert [text.split()[0] for text in told] == ["waiting"]
 
 
 @pytest.mark.slow

@@ -6,9 +6,10 @@ can make, on a handful of filters, so that nothing is compiled afterwards.
 
 Numba keeps compiled kernels on disk, but it is not made for processes that compile at the same
 time: two may give their code the same file name, and one then runs the other's. So they take turns
-with a lock, and whoever comes later finds the work done. Code is loaded from that directory: it
-must belong to this user, and nobody else may write there. Without such a directory the kernels are
-compiled in memory, at every start.
+with a lock, and whoever comes later finds the work done. A process that was stopped in its turn is
+not waited for for ever. Code is loaded from that directory: it must belong to this user, and nobody
+else may write there. Without such a directory, or without a turn, the kernels are compiled in
+memory.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ _ONCE: Final = "the next start finds it in {} (the setting `kernels`)"
 _EVERY_TIME: Final = (
     "this happens at every start until the setting `kernels` names a writable directory"
 )
-#: Seconds of waiting for another process before it is told.
+#: Seconds of waiting for another process before it is told: it may just be loading.
 _QUIETLY: Final = 5.0
+#: Seconds of waiting after that, several times what compiling takes.
+_PATIENCE: Final = 120.0
 #: The file that processes take turns by.
 _LOCK: Final = "lock"
 
@@ -82,7 +85,7 @@ def prepare(folder: Path | None = None, notice: Notice = lambda text: None) -> P
                     with _noticed(_COMPILING.format(_ONCE.format(folder)), notice):
                         call_all()
                 _prepared = Prepared(folder, None)
-            except (OSError, RuntimeError) as error:  # not writable, not ours; or there is no home
+            except (OSError, RuntimeError) as error:  # not writable, not ours, no turn; or no home
                 for kernel in dispatchers().values():
                     kernel._cache = NullCache()  # type: ignore[attr-defined]
                 with _noticed(_COMPILING.format(_EVERY_TIME), notice):
@@ -130,15 +133,16 @@ def _own_turn(folder: Path, notice: Notice) -> Iterator[None]:
     if found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
         raise PermissionError(f"others could write to {folder}")
     with (folder / _LOCK).open("a") as lock:
-        if not _taken(lock):
+        if not _taken(lock, _QUIETLY):
             notice(f"waiting for another process, which is compiling the matching code in {folder}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _taken(lock, _PATIENCE):
+                raise TimeoutError(f"another process has kept {folder} for itself; was it stopped?")
         yield
 
 
-def _taken(lock: IO[str]) -> bool:
-    """Whether the lock could be had while nobody wonders: others may just be loading."""
-    until = monotonic() + _QUIETLY
+def _taken(lock: IO[str], seconds: float) -> bool:
+    """Whether the lock could be had in this time."""
+    until = monotonic() + seconds
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
