@@ -206,6 +206,19 @@ class TestShapes:
         assert overlay.settings("b1").parent == "other.example:7411"
         assert overlay.settings("b2").parent == "127.0.0.1:7001"
 
+    def test_peers_of_a_hybrid_may_have_cycles(self, read: Reader) -> None:
+        broker = "[[broker]]\nname = 'b{}'\nlisten = '127.0.0.1:700{}'\n{}\n"
+        core = (
+            broker.format(1, 1, "")
+            + broker.format(2, 2, "neighbors = ['b1']")
+            + broker.format(3, 3, "neighbors = ['b1', 'b2']")
+        )
+        overlay = "[overlay]\noverlay = 'hybrid'\n" + core
+        assert len(read(overlay + broker.format(4, 4, "parent = 'b3'")).links) == 4
+        below = broker.format(4, 4, "parent = 'b6'") + broker.format(5, 5, "parent = 'b4'")
+        with pytest.raises(StentorError, match="closes a cycle: b6 - b5 - b4 - b6"):
+            read(overlay + below + broker.format(6, 6, "parent = 'b5'"))
+
     def test_all_are_of_one_overlay(self, read: Reader) -> None:
         text = "[[broker]]\nname = 'a'\noverlay = 'graph'\n[[broker]]\nname = 'b'\nlisten = ':7'"
         with pytest.raises(StentorError, match="of one overlay, not of graph and tree"):

@@ -609,6 +609,20 @@ class TestOperation:
         assert refused.startswith("stentor: STN-604: argument 2: ")
         assert broker.end() == 0
 
+    def test_where_advertisements_steer_publications_are_advertised_first(
+        self, tmp_path: Path
+    ) -> None:
+        steered = ("--overlay", "graph", "--advertisements", "covering")
+        broker = RunningBroker(tmp_path / "b", *steered)
+        refused = run("publish", broker.address, '{"n": 1}')
+        assert (refused.code, "STN-408" in refused.err) == (1, True)
+        offer = ("--advertise", "n = 2", "--advertise", "exists m")
+        done = run("publish", broker.address, *offer, '{"n": 2}', '{"m": 3}')
+        assert (done.code, done.err) == (0, "stentor: 2 published\n")
+        wrong = run("publish", broker.address, "--advertise", "n =", '{"n": 2}')
+        assert (wrong.code, "STN-" in wrong.err) == (2, True)
+        assert broker.end() == 0
+
     @pytest.mark.slow
     def test_grants_decide_who_may_do_what(self, tmp_path: Path) -> None:
         config = tmp_path / "broker.toml"

@@ -373,3 +373,15 @@ def test_many_filters_are_searched_as_few_are(count: int) -> None:
             assert set(interest.matching(Notification({"x": x}))) == set(expected)
         interest.remove(next(iter(interest)))
         interest.add(Filter(f"x = {round}"))
+
+
+@looped
+async def test_one_that_was_ended_is_not_entered_again() -> None:
+    """It would hand out nothing, for ever."""
+    async with overlay(1) as [broker], stentor.connect(broker.address) as bus:
+        for ended in (bus.inbox("n > 0"), bus.subscribe("n > 0")):
+            async with ended:
+                pass
+            with pytest.raises(InvalidConfiguration, match="begins only once"):
+                async with ended:
+                    pass

@@ -14,6 +14,7 @@ from strategies import filters as any_filters
 from stentor.filters import Filter
 from stentor.filters.effort import effort
 from stentor.matching.commons import SharedRelations
+from stentor.routing import FilterId, Strategy, TreeRouter
 from stentor.routing.reducers import CoveringReducer, PlainReducer, covering
 from stentor.routing.reducers.slots import REFERENCE, slots_of
 
@@ -452,3 +453,18 @@ def test_what_hides_many_goes_when_the_last_of_them_is_placed(
         steps += 1
     assert steps > 1
     assert told == set(small)
+
+
+def test_a_new_neighbor_is_told_everything_however_little_fits_into_a_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(covering, "EFFORT", -1)
+    router = TreeRouter(1, Strategy("covering"), at_once=1)
+    filters = [Filter(f"x = {x}") for x in range(5)]
+    for number, filter in enumerate(filters):
+        router.subscribe(FilterId("ann", number), filter)
+    told = router.link_up(2)
+    assert router.is_joining(2)
+    while router.has_work:
+        told += router.work()
+    assert {f for send in told for _, f in send.message.added} == set(filters)

@@ -15,7 +15,7 @@ from stentor.errors import InvalidConfiguration, InvalidTopology, UnknownBroker,
 from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.routing.graph import GraphRouter
-from stentor.routing.graph.link_states import LinkState, LinkStates
+from stentor.routing.graph.link_states import UNREACHABLE, LinkState, LinkStates
 from stentor.routing.graph.local_set import LocalSet
 from stentor.routing.graph.messages import Topology
 from stentor.routing.graph.paths import Edge, Graph, edge, order
@@ -214,6 +214,15 @@ def test_an_older_state_changes_nothing() -> None:
     newer, older = LinkState("b", 2, ()), LinkState("b", 1, (("a", 1),))
     assert a.learn([newer]) == ([newer], [])
     assert a.learn([older, newer]) == ([], [newer])
+
+
+def test_statements_of_brokers_that_are_gone_for_good_do_not_pile_up() -> None:
+    a = LinkStates("a")
+    a.learn([LinkState(f"b{i}", 1, ()) for i in range(UNREACHABLE + 10)])
+    a.forget({"a"})
+    assert {state.origin for state in a.all()} == {"a"} | {
+        f"b{i}" for i in range(10, UNREACHABLE + 10)
+    }
 
 
 def test_a_broker_that_starts_again_outdoes_its_former_life() -> None:
@@ -726,6 +735,16 @@ def test_whose_notifications_come_another_way_is_told() -> None:
     assert "d" not in ways["c"]
 
 
+def test_of_a_changed_way_the_old_child_and_the_new_one_are_told() -> None:
+    overlay = Overlay(routers(), "abcd", [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")])
+    overlay.settle()
+    router = overlay.routers["a"]
+    router.take_changes()
+    overlay.disconnect(path_of(known_graph(overlay), "a", "c")[1], "c")
+    overlay.settle()
+    assert router.take_changes()["a"].children == {"b", "d"}
+
+
 @pytest.mark.spec("03/8.14")
 def test_nothing_of_a_links_former_life_is_left() -> None:
     overlay = Overlay(routers(), "ab", [("a", "b")])
@@ -737,6 +756,33 @@ def test_nothing_of_a_links_former_life_is_left() -> None:
     overlay.connect("a", "b")
     overlay.settle()
     assert overlay.entries() == 0
+
+
+# -- subtrees
+
+
+def with_a_child(routing: str) -> GraphRouter:
+    router = GraphRouter("a", routing)
+    router.place("below", "child")
+    router.link_up("below")
+    return router
+
+
+def test_a_subtree_gets_what_it_asks_for_and_nothing_of_its_own_back() -> None:
+    router = with_a_child("covering")
+    wanted, event = Filter("x > 1"), Notification({"x": 2})
+    router.receive("below", SubscriptionUpdate(((wanted, wanted),), ()))
+    assert router.route_leading([event], None, None) == (1, {Neighbor("below"): [0]})
+    assert router.route_leading([event], "below", None) == (1, {})
+    router.receive("below", SubscriptionUpdate((), (wanted,)))
+    assert router.route_leading([event], None, None) == (1, {})
+    assert router.is_empty
+
+
+def test_a_subtree_is_flooded_where_all_are() -> None:
+    router, event = with_a_child("flooding"), Notification({"x": 2})
+    assert router.route_leading([event], None, None) == (1, {Neighbor("below"): [0]})
+    assert router.route_leading([event], "below", None) == (1, {})
 
 
 # -- unknown brokers, and mistakes of the host

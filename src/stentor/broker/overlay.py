@@ -412,10 +412,12 @@ class _Reader:
                 f"all brokers must be of one overlay, not of {' and '.join(sorted(shapes))}; set "
                 "`overlay` in [overlay]",
             )
+        cycles = shapes & {"graph", "rendezvous"}
+        among_peers = "hybrid" in shapes
         groups = _Groups(brokers)
         so_far: list[OverlayLink] = []
         for link, origin in links.items():
-            if groups.join(link) or shapes & {"graph", "rendezvous"}:
+            if groups.join(link) or cycles or (among_peers and not link.up):
                 so_far.append(link)
                 continue
             cycle = " - ".join([link.dialer, *path_between(link.other, link.dialer, so_far)])

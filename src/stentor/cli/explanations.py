@@ -135,7 +135,8 @@ _TEXTS: Final[dict[type[errors.StentorError], tuple[str, ...]]] = {
     errors.NotAdvertised: (
         "A notification that no advertisement of its publisher matches, at a broker that insists "
         "on advertisements.",
-        "Advertise before publishing, with a filter that matches what you publish.",
+        "Advertise before publishing, with a filter that matches what you publish: "
+        "`bus.advertise(...)`, or `stentor publish --advertise FILTER`.",
         "Or let the broker run without `enforce_advertisements`.",
     ),
     errors.RepeatedPublication: (

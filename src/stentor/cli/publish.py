@@ -129,6 +129,16 @@ def publish(
             "published there get it in the same order.",
         ),
     ] = None,
+    advertise: Annotated[
+        list[str] | None,
+        Option(
+            "--advertise",
+            metavar="FILTER",
+            help="Announce first what will be published, where publications have to be "
+            "advertised: 'true' for anything. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     record: Annotated[
         Path | None,
         Option(
@@ -160,12 +170,14 @@ def publish(
       tail -f events.log | stentor publish 127.0.0.1:7411 --type log --skip-bad
       stentor publish 127.0.0.1:7411 --retain-by symbol '{"symbol": "IBM", "price": 121}'
       stentor publish 127.0.0.1:7411 --deliver-at 10m --expires 1h '{"remind": "ann"}'
+      stentor publish --advertise "exists price" quotes.jsonl
       stentor subscribe b1:7411 --meta | stentor publish b2:7411
     """
     from stentor.cli.exits import USAGE, report
     from stentor.cli.publishing import Publishing, bad_argument, key_of
     from stentor.cli.running import run
     from stentor.errors import InvalidConfiguration
+    from stentor.filters import Filter
 
     if not events and sys.stdin.isatty():
         raise InvalidConfiguration(
@@ -194,6 +206,7 @@ def publish(
         deliver_at=_moment(deliver_at),
         expires=_moment(expires),
         priority=priority,
+        advertise=[Filter(text) for text in advertise or ()],
     )
 
     bad = None if skip_bad else bad_argument(events or [])

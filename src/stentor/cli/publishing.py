@@ -8,7 +8,7 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +24,7 @@ from stentor.cli.streams import CHUNK, Worker
 from stentor.client import Bus
 from stentor.client.times import resolve
 from stentor.errors import InvalidNotification, StentorError
+from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.model.handling import DEFAULT
 from stentor.notation.counts import counted
@@ -125,6 +126,8 @@ class Publishing:
     deliver_at: str | None = None
     expires: str | None = None
     priority: int | None = None
+    #: What is advertised before anything is published.
+    advertise: Sequence[Filter] = ()
     #: Handed to the client so far, and of these not answered when it was over.
     handed: int = 0
     unanswered: int = 0
@@ -145,6 +148,8 @@ class Publishing:
         problems: list[StentorError] = []
         try:
             async with bus:
+                for filter in self.advertise:
+                    await bus.advertise(filter, demand=False)
                 try:
                     if files:
                         with self._progress(sum(os.path.getsize(each) for each in files)):

@@ -813,7 +813,7 @@ class Subscription(Generic[T]):
         async with AsyncExitStack() as around:
             if self._bus is not None and not self._bus._opened:
                 await around.enter_async_context(self._bus)
-            if not self.attachment.number:
+            if not self.attachment.number or self.closing:
                 await self.open()
             self._around = around.pop_all()
         return self

@@ -8,8 +8,7 @@ a wrong disjointness would lose notifications.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from html import escape
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from stentor.errors import FilterTooComplex, FilterTypeError
 from stentor.filters.canonical import canonical, weight
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.describe import expression_of
-from stentor.filters.effort import TooCostly, afresh, effort, spend, within
+from stentor.filters.effort import TooCostly, effort, spend, within
 from stentor.filters.expression import Expression
 from stentor.filters.facts import facts_of
 from stentor.filters.language import parse, reading_steps
@@ -212,14 +211,9 @@ class Filter:
             return not theirs or (bool(mine) and mine[0].covers(theirs[0]))
         try:
             with within(RELATION_STEPS):
-                return self._covers(other)
+                return includes(self.conjuncts, other.conjuncts)
         except (TooCostly, FilterTooComplex):
             return False
-
-    def _covers(self, other: Filter) -> bool:
-        if self == other:
-            return True
-        return includes(self.conjuncts, other.conjuncts)
 
     def overlaps(self, other: Filter) -> bool:
         """Whether some notification could match both."""
@@ -358,23 +352,20 @@ class Questions:
         """Whether the first matches everything that the second matches."""
         if broader.is_light and narrower.is_light:
             return broader.covers(narrower)
-        with self._budget():
-            return broader.covers(narrower)
+        return self._ask(Filter.covers, broader, narrower)
 
     def overlaps(self, one: Filter, other: Filter) -> bool:
         """Whether some notification could match both."""
         if one.is_light and other.is_light:
             return one.overlaps(other)
-        with self._budget():
-            return one.overlaps(other)
+        return self._ask(Filter.overlaps, one, other)
 
-    @contextmanager
-    def _budget(self) -> Iterator[None]:
-        with afresh(self._left):
-            try:
-                yield
-            finally:
-                self._left = effort.left
+    def _ask(self, relation: Callable[[Filter, Filter], bool], one: Filter, other: Filter) -> bool:
+        outer, effort.left = effort.left, self._left
+        try:
+            return relation(one, other)
+        finally:
+            self._left, effort.left = effort.left, outer
 
 
 def _require_filters(*others: object) -> None:

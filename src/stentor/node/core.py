@@ -743,7 +743,7 @@ class Core:
             raise ProtocolError(f"a client cannot send {type(message).__name__}")
         if self.scoping.is_moving:
             return chain(self.scoping.moved(), self._heard_later(id, message))
-        if self.publishing.waits_to_be_routed and not isinstance(message, m.Publish):
+        if not isinstance(message, m.Publish) and self.publishing.waits_to_be_routed:
             # It came before what this may change.
             routing = self.publishing.route_volatile()
             next(routing, None)

@@ -23,7 +23,7 @@ from stentor.filters.effort import effort
 from stentor.matching import Index
 from stentor.model import Notification, NotificationId, decode, encode
 from stentor.node import detection, reading
-from stentor.node.agenda import Append, Persist, ToClient, ToLink
+from stentor.node.agenda import Append, CloseLink, Persist, ToClient, ToLink
 from stentor.node.allowance import Allowance
 from stentor.node.border import Rights
 from stentor.node.bounds import Bounds
@@ -33,17 +33,19 @@ from stentor.node.durable import Durable
 from stentor.node.feed import Feed, Run
 from stentor.node.interest import Interest
 from stentor.node.log import LastValue
+from stentor.node.offsets import Offsets
 from stentor.node.parts import durables, progress, traffic
 from stentor.node.parts.deliveries import PATIENCE, SERVED_AT_ONCE, YIELDED
-from stentor.node.parts.probing import AGAIN_FIRST
-from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE
+from stentor.node.parts.overlay import MARK_EVERY, RESERVE_PATIENCE
+from stentor.node.parts.probing import AGAIN_FIRST, LINKS_PATIENCE
+from stentor.node.parts.routing import EFFORT, UNLINKED_AT_ONCE, Routing
 from stentor.node.parts.settlements import REFUSED
 from stentor.node.parts.subscribing import UNKNOWN_STREAMS
 from stentor.node.parts.wanted import EVERY as WANTED_EVERY
 from stentor.node.parts.wanted import STORED as WANTED_STORED
 from stentor.node.reading import LOOKED_BYTES, stretch
 from stentor.node.settling import Settling
-from stentor.node.streams import Probes
+from stentor.node.streams import Directory, Probes
 from stentor.protocol import messages as m
 from stentor.routing import tree_router
 from stentor.routing.graph import GraphRouter
@@ -63,6 +65,7 @@ class Alone:
         self.stored: dict[str, bytes | None] = {}
         self.heard: dict[int, list[Any]] = {}
         self.sent: list[ToLink] = []
+        self.closed: list[str] = []
 
     def join(self, id: int, name: str = "ann", **options: Any) -> None:
         self.heard[id] = []
@@ -91,6 +94,8 @@ class Alone:
                 match action:
                     case ToLink():
                         self.sent.append(action)
+                    case CloseLink():
+                        self.closed.append(action.neighbor)
                     case ToClient(session, message):
                         self.heard[session].append(message)
                     case Append():
@@ -491,6 +496,101 @@ def test_what_is_attached_is_known() -> None:
 # -- how far a stream was known to be
 
 
+def test_what_was_not_routed_yet_is_not_known_to_have_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subscribers are told meanwhile how far the stream is, and go on behind that."""
+    monkeypatch.setattr(traffic, "COST_AT_ONCE", 1)
+    alone = Alone()
+    alone.core.link_up("b")
+    alone.hear("b", m.Streams([m.Origin("b#", "b")], []))
+    alone.join(1)
+    alone.say(1, m.Subscribe(1, "", 10))
+    [(_, probe)] = [a for a in alone.sent if isinstance(a.message, m.Probe)]
+    alone.hear("b", m.Echo(probe.origin, probe.number, {"b#": 0}))
+    items = [note("bob", sequence) for sequence in range(3)]
+    steps = alone.core.hear_neighbor("b", m.Forward("b#", [1, 2, 3], items))
+    next(steps)
+    alone.tick(progress.EVERY)
+    list(steps)
+    alone.flush()
+    given = told(alone.heard[1], m.Deliver)
+    assert [offset for each in given for offset in each.offsets] == [1, 2, 3]
+
+
+def beside(b: list[str], c: list[str], **options: Any) -> Alone:
+    """A broker with two neighbors, through each of which brokers of these names are reached."""
+    alone = Alone(**options)
+    for neighbor, behind in (("b", b), ("c", c)):
+        alone.core.link_up(neighbor)
+        alone.hear(neighbor, m.Streams([m.Origin(f"{name}#", name) for name in behind], []))
+    return alone
+
+
+def probes(alone: Alone) -> list[m.Probe]:
+    return [each.message for each in alone.sent if isinstance(each.message, m.Probe)]
+
+
+def test_a_link_in_reserve_is_kept_for_a_while() -> None:
+    alone = beside(["b", "d"], ["c", "d"])
+    alone.tick(MARK_EVERY)
+    alone.tick(RESERVE_PATIENCE)
+    assert alone.closed == []
+    alone.tick(3 * RESERVE_PATIENCE)
+    assert alone.closed == ["c"]
+
+
+def test_what_was_dropped_is_made_known_to_those_behind_only() -> None:
+    overlay = beside(["b"], ["c"]).core.overlay
+    assert overlay.broken("b#", "c") == m.Streams([m.Origin("b#", "b")], [])
+    assert overlay.broken("b#", "b") is None
+    assert overlay.broken("x#", "b") is None
+
+
+def test_a_probe_waits_for_links_but_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Directory, "is_settled", False)
+    alone = beside(["b"], ["c"])
+    alone.join(1)
+    alone.say(1, m.Subscribe(1, "x > 1", 10))
+    assert not probes(alone)
+    alone.tick(LINKS_PATIENCE)
+    assert len(probes(alone)) == 2
+
+
+def test_a_probe_comes_when_neighbors_have_been_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer would say that a filter is in force of which they have not heard."""
+    alone = beside(["b"], ["c"])
+    alone.join(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Routing, "is_serving", True)
+        alone.say(1, m.Subscribe(1, "x > 1", 10))
+        assert not probes(alone)
+    alone.tick(1.0)
+    assert len(probes(alone)) == 2
+
+
+def test_what_is_published_waits_for_its_advertisement_to_be_in_force() -> None:
+    alone = beside(["b"], [], router=tree_router("a", "covering", "covering"))
+    alone.join(1)
+    alone.say(1, m.Advertise(1, "x >= 0"))
+    alone.publish(1, "ann", 0)
+    assert alone.log.head == 0
+    for probe in probes(alone):
+        for neighbor in ("b", "c"):
+            alone.hear(neighbor, m.Echo(probe.origin, probe.number, {}))
+    assert alone.log.head == 1
+
+
+def test_a_lease_lasts_from_when_it_was_renewed() -> None:
+    alone = Alone()
+    alone.join(1)
+    alone.say(1, m.Subscribe(1, "x > 1", 10, lease=3.0))
+    alone.tick(2.0)
+    alone.say(1, m.Renew(1))
+    alone.tick(4.9)
+    assert not told(alone.heard[1], m.Ended)
+    alone.tick(5.1)
+    assert told(alone.heard[1], m.Ended)
+
+
 class TestReminders:
     def linked(self, *neighbors: str) -> Alone:
         alone = Alone()
@@ -584,6 +684,19 @@ class TestWanted:
         ]
         alone.tick(2 * WANTED_EVERY)
         assert self.said(alone) == []  # nothing is new
+
+    def test_what_is_needed_no_longer_is_said_a_round_later(self) -> None:
+        """By then its new home has said that it needs it, if it has one."""
+        alone = self.alone()
+        durable = Durable("d", Interest([Filter("")]), since=5.0, positions={"x#": 4})
+        alone.core.restore({"d": durable.to_data()})
+        alone.tick(WANTED_EVERY)
+        assert ("b", m.Wanted("x#", "a#", 5.0, inf)) in self.said(alone)
+        alone.core.durables["d"].done["x#"] = Offsets(9)
+        alone.tick(2 * WANTED_EVERY)
+        assert self.said(alone) == []
+        alone.tick(3 * WANTED_EVERY)
+        assert self.said(alone) == [("b", m.Wanted("x#", "a#", 10.0, inf))]
 
     def test_what_is_needed_is_the_least_that_anybody_needs(self) -> None:
         alone = self.alone()

@@ -90,6 +90,8 @@ class Plane:
             )
             if self.is_coupled:
                 self.subscriptions.steer(self._steering, self._is_parent)
+        both = (self.advertisements, self.subscriptions)
+        self._layers = [layer for layer in both if layer is not None]
 
     # -- neighbors
 
@@ -202,11 +204,6 @@ class Plane:
         """All that ask for something, or offer something."""
         found = [d for layer in self._layers for d in layer.table.destinations]
         return list(dict.fromkeys(found))
-
-    @property
-    def _layers(self) -> list[Layer]:
-        both = (self.advertisements, self.subscriptions)
-        return [layer for layer in both if layer is not None]
 
     def _layer(self, kind: type[Update]) -> Layer | None:
         return self.advertisements if kind is AdvertisementUpdate else self.subscriptions
