@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from click.exceptions import Exit
 
@@ -18,6 +18,9 @@ from stentor.cli.options import (
     connects,
     is_address,
 )
+
+if TYPE_CHECKING:
+    from stentor.filters import Filter
 
 
 def _is_address(text: str) -> bool:
@@ -177,7 +180,6 @@ def publish(
     from stentor.cli.publishing import Publishing, bad_argument, key_of
     from stentor.cli.running import run
     from stentor.errors import InvalidConfiguration
-    from stentor.filters import Filter
 
     if not events and sys.stdin.isatty():
         raise InvalidConfiguration(
@@ -206,7 +208,7 @@ def publish(
         deliver_at=_moment(deliver_at),
         expires=_moment(expires),
         priority=priority,
-        advertise=[Filter(text) for text in advertise or ()],
+        advertise=_filters(advertise or []),
     )
 
     bad = None if skip_bad else bad_argument(events or [])
@@ -223,6 +225,14 @@ def publish(
 
         print_json(publishing.told)
     raise Exit(code)
+
+
+def _filters(texts: list[str]) -> list[Filter]:
+    if not texts:
+        return []
+    from stentor.filters import Filter  # takes a while, and most publishers need none
+
+    return [Filter(text) for text in texts]
 
 
 def _moment(text: str | None) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stentor.cli.exits import FAILURE, OK, exit_code, note, report, shows_progress, warn
 from stentor.cli.input_files import check_files, elements, is_json, lines_of
@@ -24,10 +24,12 @@ from stentor.cli.streams import CHUNK, Worker
 from stentor.client import Bus
 from stentor.client.times import resolve
 from stentor.errors import InvalidNotification, StentorError
-from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.model.handling import DEFAULT
 from stentor.notation.counts import counted
+
+if TYPE_CHECKING:
+    from stentor.filters import Filter
 
 #: Bytes of the longest line: the largest notification, its payload in hexadecimal.
 MAX_LINE: Final = 48 * 2**20
