@@ -351,6 +351,11 @@ class Detector:
         """The source that was heard of least lately: what waits waits for it."""
         return self._sources.slowest
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """All that are waited for."""
+        return self._sources.known
+
     def add_source(self, source: str) -> None:
         """Wait for this source as well, even before it is heard of."""
         self._sources.add(source)

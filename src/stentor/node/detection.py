@@ -229,6 +229,11 @@ def detections_of(pattern: Pattern, producer: str) -> Filter:
     return Filter(f"_type = {type} and _producer = {by}")
 
 
+def _broker_of(stream: m.StreamId) -> str:
+    """The broker that has begun a stream."""
+    return stream.rpartition("#")[0] or stream
+
+
 class Hosted:
     """One detector, which may serve several subscribers."""
 
@@ -425,6 +430,16 @@ class Hosted:
             for stream in streams:
                 self.detector.add_source(stream)
 
+    def _drop_sources(self, streams: list[m.StreamId]) -> None:
+        """Wait no longer for streams that are over: nobody answers for them, and their brokers have
+        begun others. Those of brokers without a journal are over when these stop.
+        """
+        brokers = set(map(_broker_of, streams))
+        for stream in self.detector.sources.difference(streams):
+            if _broker_of(stream) in brokers and not self.detector.is_behind:
+                self._pulses.pop(stream, None)
+                self._take(self.detector.remove_source(stream))
+
     def is_waiting(self, clock: float) -> bool:
         """Whether it is to be told of the time."""
         if not self.in_force or not self.is_loaded:
@@ -444,6 +459,7 @@ class Hosted:
         if self.is_guaranteed:
             self._add_sources(streams)
             if self.is_idle:
+                self._drop_sources(streams)
                 self._count(feed)
         elif self.wake is not None and clock >= self.wake and self.is_idle:
             self._take(self.detector.advance(clock))
