@@ -1,6 +1,7 @@
 """docs/composite.md is true, and the patterns that people recognize find what they should."""
 
 import doctest
+import pickle
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,25 @@ def test_a_composite_event_is_a_notification_and_part_of_others() -> None:
 def test_hostile_patterns_are_refused(text: str) -> None:
     with pytest.raises(InvalidPattern):
         _ = Pattern(text, events={"A": "x = 1"}).automaton
+
+
+@pytest.mark.spec("R-06.22")
+def test_what_is_built_is_what_is_written() -> None:
+    a, b, c = (Event(name, f"n = '{name}'") for name in "ABC")
+    built = {
+        "A ; B": b.after(a),
+        "A B": b.loosely_after(a),
+        "A followed by B within 1h": a.followed_by(b, within="1h"),
+        "A not followed by B within 1h": a.not_followed_by(b, within="1h"),
+        "(A | B) || C within 10s": ((a | b) & c).within(10),
+        "A{2,} ; B": a.repeated(2, None).followed_by(b),
+        "(A{3} distinct by x) ; B": a.repeated(3, distinct_by="x").followed_by(b),
+        "A ; B where B.x > A.x and A.x > 1": a.followed_by(b).where("B.x > A.x and A.x > 1"),
+    }
+    for text, made in built.items():
+        pattern = made.pattern()
+        assert pattern == Pattern(text, made.events)
+        assert Pattern.load(pattern.dump()) == pattern == pickle.loads(pickle.dumps(pattern))
 
 
 def test_what_is_built_has_the_bounds_of_what_is_written() -> None:

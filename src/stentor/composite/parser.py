@@ -122,10 +122,6 @@ class Parsed:
     partition: tuple[str, ...]
 
 
-class _Token(Token):
-    """A token of the text; `start_pos` is its place there."""
-
-
 @lru_cache(maxsize=1_024)
 def _read(text: str) -> Parsed:
     tokens = list(_tokens(text))
