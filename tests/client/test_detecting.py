@@ -183,6 +183,32 @@ async def test_guaranteed_detection_across_brokers_waits_for_idle_ones() -> None
                     assert (await alarms.get(60))["A.n"] == 3
 
 
+@looped
+async def test_nobody_waits_for_a_stream_that_is_over() -> None:
+    def without_journal(*neighbors: str) -> Broker:
+        settings = Settings(listen=("127.0.0.1:0",), name="b", neighbors=neighbors)
+        return Broker(settings)
+
+    pair = Pattern("A ; B", events={"A": "x = 1", "B": "x = 2"})
+    async with overlay(1) as (first,), stentor.connect(first.address) as bus:
+        second = without_journal(first.address)
+        await second.start()
+        await until(lambda: bool(first.core.directory.others))
+        try:
+            async with bus.detect(pair, policy="guaranteed", lateness=0.2) as alarms:
+                await bus.publish_many([{"x": 1}, {"x": 2}], ack=True)
+                assert (await alarms.get(60))["composite.events"] == 2
+                [before] = first.core.directory.others
+                await second.stop()
+                second = without_journal(first.address)
+                await second.start()
+                await until(lambda: first.core.directory.others not in ([], [before]))
+                await bus.publish_many([{"x": 1}, {"x": 2}], ack=True)
+                assert (await alarms.get(60))["composite.events"] == 2
+        finally:
+            await second.stop()
+
+
 ROW = Pattern("A ; B ; C", events={"A": "x = 1", "B": "x = 2", "C": "x = 3"})
 
 

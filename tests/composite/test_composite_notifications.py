@@ -71,7 +71,7 @@ def test_names_without_room_are_left_out() -> None:
 
 def test_what_nothing_can_be_parted_by() -> None:
     for name in ("_types", "_offset", "_prodcuer"):
-        with pytest.raises(InvalidPattern, match="parted by " + name):
+        with pytest.raises(InvalidPattern, match=f"parted by '{name}'"):
             Pattern("A ; B", EVENTS, partition=[name])
 
 

@@ -74,7 +74,8 @@ def detect(
             help="Where it is detected, by best effort: minimum_latency (as a whole, at this "
             "broker; the default), minimum_bandwidth (near the sources), minimum_impact (in "
             "parts that others already use), minimum_load (in small parts, spread evenly), "
-            "maximum_reliability (at two brokers).",
+            "maximum_reliability (at two brokers), delegation (a sequence, at the one broker that "
+            "offers its events).",
         ),
     ] = None,
     durable: Annotated[

@@ -562,8 +562,8 @@ class Bus:
         mode      "one_shot": the first detection in a partition is the last
         placement where it is detected, by best effort: whole at this broker ("minimum_latency"),
                   near the sources ("minimum_bandwidth"), in parts that others use already
-                  ("minimum_impact"), in small parts everywhere ("minimum_load"), or at two
-                  brokers ("maximum_reliability")
+                  ("minimum_impact"), in small parts everywhere ("minimum_load"), at two brokers
+                  ("maximum_reliability"), or where all of a sequence is offered ("delegation")
 
         The detector ends with its last subscriber. With `durable` the broker goes on detecting
         while nobody is connected, and keeps what it finds. The other options are those of

@@ -23,6 +23,7 @@ PlacementPolicy: TypeAlias = Literal[
     "minimum_impact",
     "minimum_load",
     "maximum_reliability",
+    "delegation",
 ]
 
 

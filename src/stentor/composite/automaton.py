@@ -81,12 +81,9 @@ class Edge:
     finally_: tuple[Test, ...]
     #: Timers to set: register, when, and the ways in which the part before them is complete.
     armed: tuple[tuple[int, e.Spec, tuple[Guards, ...]], ...]
-    #: Whether there is nothing to do but to compare it with the hull of the run.
-    is_plain: bool
-    #: Whether it only has to be strictly behind that hull, too.
-    is_strict: bool
-    #: Whether it is one of these two, but for conditions on the event.
-    is_tested: bool
+    #: Whether there is nothing to do but to test the conditions, and to compare it with the hull of
+    #: the run: it has to be behind that, strictly if there is a floor to set.
+    is_ordered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +277,7 @@ class _Compiler:
             (self._register(("timer", n)), operators.timers[n].spec, ways) for n, ways in move.armed
         )
         outcome = self._outcome(move.rest)
-        only_ordered = not (
+        is_ordered = not (
             move.sides
             or entered
             or move.cleared
@@ -289,10 +286,8 @@ class _Compiler:
             or finally_
             or armed
             or floors
+            or {n for n, _ in move.raised} & live(move.rest).floors
         )
-        is_floor_kept = bool({n for n, _ in move.raised} & live(move.rest).floors)
-        is_tested = only_ordered and bool(conditions) and not is_floor_kept
-        only_ordered = only_ordered and not conditions
         return Edge(
             atom,
             wanted=binds,
@@ -314,9 +309,7 @@ class _Compiler:
             leaving=leaving,
             finally_=finally_,
             armed=armed,
-            is_plain=only_ordered and not raised,
-            is_strict=only_ordered and bool(raised) and not is_floor_kept,
-            is_tested=is_tested,
+            is_ordered=is_ordered,
         )
 
     def _unused(self, term: Term) -> tuple[int, ...]:

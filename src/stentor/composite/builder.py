@@ -6,7 +6,7 @@ names in them stand for; `pattern()` makes the value that detectors take.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from stentor.composite import expressions as e
@@ -86,7 +86,7 @@ class Built:
         return Built(e.Where(self.expression, inner.condition), self.events)
 
     def pattern(
-        self, *, partition_by: tuple[str, ...] | list[str] = (), name: str | None = None
+        self, *, partition_by: str | Iterable[str] = (), name: str | None = None
     ) -> Pattern:
         """The pattern as a value."""
         return Pattern(self.expression, self.events, partition=partition_by, name=name)

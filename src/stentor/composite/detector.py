@@ -21,17 +21,17 @@ so many timers go off; while it `is_behind`, the host calls `catch_up`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import count
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from stentor.composite.automaton import Automaton
+from stentor.composite.event_heap import EventHeap, event_and_work
 from stentor.composite.events import (
     CompositeEvent,
     Occurrence,
@@ -40,7 +40,8 @@ from stentor.composite.events import (
     producer_of,
 )
 from stentor.composite.intervals import END_OF_TIME, START, Interval, bounds_of
-from stentor.composite.pattern import Pattern, key_token
+from stentor.composite.pattern import Pattern
+from stentor.composite.pattern_runs import PatternRuns, Work, add_use, merged
 from stentor.composite.plain_runs import Partition, PlainRuns
 from stentor.composite.plain_runs import size as plain_size
 from stentor.composite.reference import Mode
@@ -86,76 +87,6 @@ class Status:
     late: int
     dropped: int
     forced: int
-
-
-class _Loaded:
-    """A pattern in use, and its runs by partition."""
-
-    __slots__ = (
-        "attribute",
-        "attributes",
-        "dependents",
-        "is_wanted",
-        "level",
-        "machine",
-        "number",
-        "opening",
-        "pattern",
-        "plain",
-        "runs",
-        "uses",
-    )
-
-    def __init__(self, number: int, pattern: Pattern, machine: Machine) -> None:
-        self.number = number
-        self.pattern = pattern
-        self.machine = machine
-        self.level = pattern.level
-        self.attributes = pattern.partition
-        #: The one attribute, if there is one.
-        self.attribute = self.attributes[0] if len(self.attributes) == 1 else ""
-        #: By the key as it is compared: the runs, in one of their two forms.
-        self.runs: dict[Any, Partition | Runs] = {}
-        self.plain: PlainRuns | None = None
-        if machine.steps is not None:
-            self.plain = PlainRuns(machine, machine.steps, self.attributes, self.runs)
-        #: Bits by which a partition begins.
-        self.opening = -1 if machine.is_one_shot else machine.opening
-        self.is_wanted = False
-        #: How many patterns are defined by this one.
-        self.uses = 0
-        #: Patterns that are defined by this one, and the bits of its events there.
-        self.dependents: Work = []
-
-    def token_of(self, event: Notification) -> Any:
-        """The partition of an event; None if it lacks one of the attributes."""
-        if self.attribute:
-            value = event.facts.get(self.attribute)
-            if value.__class__ is str or value is None:
-                return value
-            return key_token((value,))
-        key = self.pattern.key_of(event.facts)
-        return None if key is None else key_token(key)
-
-    def key_of(self, event: Notification) -> tuple[Any, ...]:
-        """The values behind that token."""
-        facts = event.facts
-        return tuple([facts[name] for name in self.attributes])
-
-    def token(self, key: tuple[Any, ...]) -> Any:
-        """The token of these values."""
-        return key[0] if self.attribute and key[0].__class__ is str else key_token(key)
-
-    def dump(self, held: Partition | Runs) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The key of a partition, and its runs as plain data."""
-        if isinstance(held, Runs):
-            return held.key, held.dump()
-        assert self.plain is not None
-        return self.plain.dump(held)
-
-
-#: Patterns that an event is something to, and the bits of their names that it has.
-Work: TypeAlias = list[tuple[_Loaded, int]]
 
 
 class Detector:
@@ -205,20 +136,18 @@ class Detector:
         self._filters: dict[Filter, int] = {}
         #: For each filter, the patterns and their bits that it stands for.
         self._labels: dict[int, Work] = {}
-        self._loaded: dict[Pattern, _Loaded] = {}
+        self._loaded: dict[Pattern, PatternRuns] = {}
         #: By the identity of their automata, which they keep alive.
         self._machines: WeakValueDictionary[int, Machine] = WeakValueDictionary()
         self._numbers = count()
         self._filter_numbers = count()
         self._levels = 1
-        #: Events that are held back, as a heap.
-        self._waiting: list[tuple[Any, ...]] = []
-        self._is_sorted = True
+        self._waiting = EventHeap()
         #: Timers as a heap: when, the number of the pattern, a counter, the partition.
         self._timers: list[tuple[int, int, int, Any]] = []
         #: With more of them, those of runs that have ended are taken out.
         self._timers_most = 1_024
-        self._by_number: dict[int, _Loaded] = {}
+        self._by_number: dict[int, PatternRuns] = {}
         self._ticks = count()
         self._arrivals = 0
         #: Everything before this time has been consumed.
@@ -243,22 +172,22 @@ class Detector:
         loaded = yield from self._load(pattern)
         loaded.is_wanted = True
 
-    def _load(self, pattern: Pattern) -> Generator[None, None, _Loaded]:
+    def _load(self, pattern: Pattern) -> Generator[None, None, PatternRuns]:
         found = self._loaded.get(pattern)
         if found is not None:
             return found
         is_one_shot = self._mode == "one_shot"
         machine = self._machine(pattern.automaton)
-        inner: dict[str, _Loaded] = {}
+        inner: dict[str, PatternRuns] = {}
         for name, meaning in pattern.events.items():
             if isinstance(meaning, Pattern):
                 inner[name] = yield from self._load(meaning)
-        loaded = _Loaded(next(self._numbers), pattern, machine)
+        loaded = PatternRuns(next(self._numbers), pattern, machine)
         if loaded.level and is_one_shot:
             raise InvalidConfiguration("patterns of patterns are detected standing")
         for place, name in enumerate(pattern.events):
             if name in inner:
-                _add_use(inner[name].dependents, loaded, 1 << place)
+                add_use(inner[name].dependents, loaded, 1 << place)
                 inner[name].uses += 1
                 continue
             filter_ = pattern.filter_of(name)
@@ -268,7 +197,7 @@ class Detector:
                 self._index.add(number, filter_)
                 self._labels[number] = []
                 yield
-            _add_use(self._labels[number], loaded, 1 << place)
+            add_use(self._labels[number], loaded, 1 << place)
         self._loaded[pattern] = loaded
         self._by_number[loaded.number] = loaded
         self._levels = max(self._levels, loaded.level + 1)
@@ -291,7 +220,7 @@ class Detector:
         loaded.is_wanted = False
         self._unload(loaded)
 
-    def _unload(self, loaded: _Loaded) -> None:
+    def _unload(self, loaded: PatternRuns) -> None:
         if loaded.is_wanted or loaded.uses:
             return
         del self._loaded[loaded.pattern]
@@ -347,11 +276,11 @@ class Detector:
         rows, works = self._works(rows, filters)
         first = self._arrivals
         self._arrivals += len(batch)
-        whose = source or ""
+        placed = self._placed(batch, source or "", first)
         if self._holds_back:
-            self._wait(map(self._placed(batch, whose, first), rows), works)
+            in_time = self._waiting.add(map(placed, rows), works, self._released)
+            self._late += len(rows) - in_time
             return self._release(now)
-        placed = self._placed(batch, whose, first)
         if self._levels == 1 and _is_in_order(batch, rows):
             events = [batch[row] for row in rows]
             return self._result(self._process_in_order(events, rows, works, placed, _micros(now)))
@@ -387,7 +316,7 @@ class Detector:
         for row, filter_ in zip(rows, filters, strict=True):
             work = labels[filter_]
             known = found.get(row)
-            found[row] = work if known is None else _merged(known, work)
+            found[row] = work if known is None else merged(known, work)
         return list(found), list(found.values())
 
     def _placed(
@@ -400,49 +329,6 @@ class Detector:
             return occurrence(batch[row], first + row, source, uncertainty)
 
         return placed
-
-    def _wait(self, events: Iterable[Occurrence], works: list[Work]) -> None:
-        """Hold events back. Few are put into the heap one by one; many are sorted into it, which
-        is quicker, and a sorted list is a heap, too.
-        """
-        waiting, released, ticks = self._waiting, self._released, self._ticks
-        new = [
-            (event[0], event[1], event[2], event[3], next(ticks), event, work)
-            for event, work in zip(events, works, strict=True)
-            if event[0] >= released
-        ]
-        self._late += len(works) - len(new)
-        if not new:
-            return
-        if 8 * len(new) >= len(waiting):
-            waiting += new
-            waiting.sort()
-            self._is_sorted = True
-        else:
-            for each in new:
-                heappush(waiting, each)
-            self._is_sorted = False
-
-    def _taken_before(self, time: int, most: int) -> list[tuple[Any, ...]]:
-        """What waited and ended before that time, in its order, or as much of it as this.
-
-        Where patterns are made of patterns, what has ended at one moment is not taken apart: what
-        is found in the last of it comes before the first.
-        """
-        waiting, is_flat = self._waiting, self._levels == 1 or not most
-        if self._is_sorted:
-            place = bisect_left(waiting, (time,))
-            if place > most:
-                place = most if is_flat else bisect_left(waiting, (waiting[most - 1][0] + 1,))
-            taken = waiting[:place]
-            del waiting[:place]
-            return taken
-        taken = []
-        while waiting and waiting[0][0] < time:
-            if len(taken) >= most and (is_flat or waiting[0][0] > taken[-1][0]):
-                break
-            taken.append(heappop(waiting))
-        return taken
 
     def heartbeat(self, source: str, time: float, now: float | None = None) -> Fed:
         """A source has said that it sends nothing before that time any more."""
@@ -465,6 +351,11 @@ class Detector:
         """The source that was heard of least lately: what waits waits for it."""
         return self._sources.slowest
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """All that are waited for."""
+        return self._sources.known
+
     def add_source(self, source: str) -> None:
         """Wait for this source as well, even before it is heard of."""
         self._sources.add(source)
@@ -482,10 +373,10 @@ class Detector:
 
     def finish(self) -> Fed:
         """Nothing more will come: consume what waits, and let all timers go off."""
-        waiting, self._waiting = sorted(self._waiting), []
+        waiting, self._waiting = self._waiting.all(), EventHeap()
         self._released = END_OF_TIME
         self._is_releasing = False
-        found = self._process(map(_event_and_work, waiting), 2 * END_OF_TIME)
+        found = self._process(map(event_and_work, waiting), 2 * END_OF_TIME)
         while self.is_behind:
             found += self._process([], self._expired)
         return self._result(found)
@@ -498,7 +389,7 @@ class Detector:
         room = len(self._waiting) if self._portion is None else self._portion
         self._is_releasing = False
         while self._holds_back:
-            oldest = self._waiting[0][0] if self._waiting else END_OF_TIME
+            oldest = self._waiting.first
             before = max(self._sources.likely_before(clock, oldest), self._released)
             too_many = len(self._waiting) - self._limits.waiting
             if too_many > 0 and oldest >= before:
@@ -508,18 +399,19 @@ class Detector:
                     )
                 before = oldest + 1
                 self._forced += 1
-            taken = self._taken_before(before, room)
+            # What is found in the last event of a moment comes before the first.
+            taken = self._waiting.take(before, room, together=self._levels > 1)
             room = max(room - len(taken), 0)
-            self._is_releasing = bool(self._waiting) and self._waiting[0][0] < before
+            self._is_releasing = self._waiting.first < before
             if before > self._released:
                 self._released = before
             elif not taken:
                 break
-            events = map(_event_and_work, taken)
-            if self._is_releasing:  # timers behind the next event have to wait for it
-                detections += self._process(events, min(before, self._waiting[0][0]))
+            # Timers behind the next event have to wait for it.
+            events = map(event_and_work, taken)
+            detections += self._process(events, min(before, self._waiting.first))
+            if self._is_releasing:
                 break
-            detections += self._process(events, before)
         return self._result(detections)
 
     def _process_in_order(
@@ -609,7 +501,7 @@ class Detector:
         return event, loaded.dependents
 
     def _offer(
-        self, loaded: _Loaded, event: Occurrence, bits: int, detections: list[CompositeEvent]
+        self, loaded: PatternRuns, event: Occurrence, bits: int, detections: list[CompositeEvent]
     ) -> None:
         token = loaded.token_of(event[4])
         if token is not None:
@@ -619,7 +511,7 @@ class Detector:
 
     def _consume(
         self,
-        loaded: _Loaded,
+        loaded: PatternRuns,
         token: Any,
         held: Partition | Runs | None,
         event: Occurrence,
@@ -668,7 +560,7 @@ class Detector:
 
     def _tell(
         self,
-        loaded: _Loaded,
+        loaded: PatternRuns,
         key: tuple[Any, ...],
         found: list[Found],
         detections: list[CompositeEvent],
@@ -676,7 +568,7 @@ class Detector:
         for low, high, events in found:
             detections.append(CompositeEvent(loaded.pattern, Interval(low, high), events, key))
 
-    def _make_room(self, loaded: _Loaded) -> bool:
+    def _make_room(self, loaded: PatternRuns) -> bool:
         if self._limits.when_full == "raise":
             raise DetectorFull(
                 f"more than {self._limits.partitions} partitions of {loaded.pattern} have runs"
@@ -689,14 +581,14 @@ class Detector:
 
     # -- timers
 
-    def _announce(self, loaded: _Loaded, plain: PlainRuns) -> None:
+    def _announce(self, loaded: PatternRuns, plain: PlainRuns) -> None:
         """Have the plain runs ended that are over, in time."""
         deadline = plain.next_deadline
         plain.is_announced = deadline is not None
         if deadline is not None:
             heappush(self._timers, (deadline, loaded.number, next(self._ticks), _PLAIN))
 
-    def _set_timer(self, loaded: _Loaded, token: Any, runs: Runs) -> None:
+    def _set_timer(self, loaded: PatternRuns, token: Any, runs: Runs) -> None:
         deadline = runs.next_deadline
         if deadline is not None and deadline != runs.announced:
             runs.announced = deadline
@@ -760,7 +652,7 @@ class Detector:
         if self._timers and not self._holds_back:
             wakes.append(self._timers[0][0] + 1)
         if self._waiting:
-            wakes.append(self._sources.wake_for(self._waiting[0][0]))
+            wakes.append(self._sources.wake_for(self._waiting.first))
         wake = min((each for each in wakes if each is not None), default=None)
         return Fed(detections, None if wake is None else wake / SECOND)
 
@@ -769,7 +661,7 @@ class Detector:
         """When the next event or timer is due that waits, in seconds since 1970: a heartbeat after
         that has something to do. None if nothing waits.
         """
-        times = [self._waiting[0][0]] if self._waiting else []
+        times = [self._waiting.first] if self._waiting else []
         if self._timers:
             times.append(self._timers[0][0])
         return min(times) / SECOND if times else None
@@ -790,7 +682,7 @@ class Detector:
             patterns.append((loaded.pattern.digest, partitions))
         waiting = [
             (writer.event(event), [(each.pattern.digest, bits) for each, bits in work])
-            for *_, event, work in sorted(self._waiting)
+            for event, work in map(event_and_work, self._waiting.all())
         ]
         counts = self._arrivals, self._released, self._late, self._dropped, self._forced
         return pack((patterns, waiting, counts, self._sources.dump(), writer.events, writer.links))
@@ -818,15 +710,16 @@ class Detector:
                 runs.load(dumped)
             if loaded.plain is not None:
                 loaded.plain.loaded()
-        self._waiting = []
-        for number, work in waiting:
-            event = reader.events[number]
-            known = [(by_digest[digest], bits) for digest, bits in work if digest in by_digest]
-            self._waiting.append((*event[:4], next(self._ticks), event, known))
-        self._is_sorted = True
+        self._waiting = EventHeap()
+        works = (
+            [(by_digest[digest], bits) for digest, bits in work if digest in by_digest]
+            for _, work in waiting
+        )
+        held = (reader.events[number] for number, _ in waiting)
+        self._waiting.add(held, works, -END_OF_TIME)
         self._arrivals, self._released, self._late, self._dropped, self._forced = counts
         self._sources.load(sources)
-        self._is_releasing = bool(self._waiting) and self._waiting[0][0] < self._released
+        self._is_releasing = self._waiting.first < self._released
         self._clean_timers()
 
     # -- telling
@@ -865,8 +758,6 @@ class Detector:
 _PLAIN: Final = object()
 
 
-#: What waits, without what it is sorted by.
-_event_and_work: Final = itemgetter(5, 6)
 #: Before the time of every notification.
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -877,21 +768,6 @@ def _micros(now: float | None) -> int:
 
 def _order(pair: tuple[Occurrence, Any]) -> tuple[Any, ...]:
     return pair[0][:4]
-
-
-def _merged(one: Work, other: Work) -> Work:
-    """What is either, with all bits of a pattern together."""
-    bits = dict(one)
-    for loaded, bit in other:
-        bits[loaded] = bits.get(loaded, 0) | bit
-    return list(bits.items())
-
-
-def _add_use(uses: Work, loaded: _Loaded, bit: int) -> None:
-    """Names of one pattern are added one after the other, and may mean the same."""
-    if uses and uses[-1][0] is loaded:
-        bit |= uses.pop()[1]
-    uses.append((loaded, bit))
 
 
 def _is_in_order(batch: Sequence[Notification], rows: list[int]) -> bool:

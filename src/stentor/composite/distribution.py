@@ -31,6 +31,7 @@ from typing import Final, Literal, TypeAlias
 
 from stentor.composite import expressions as e
 from stentor.composite.events import TYPE, CompositeEvent, SubEvent, named_events, occurrence
+from stentor.composite.factoring import factor
 from stentor.composite.pattern import MAX_LEVELS, Pattern
 from stentor.errors import UnknownStrategy
 from stentor.filters import Filter
@@ -39,7 +40,7 @@ from stentor.model import NotificationId
 
 Decomposition: TypeAlias = Literal["none", "for_reuse", "max"]
 Reuse: TypeAlias = Literal["none", "at_least_2", "local", "max"]
-Locality: TypeAlias = Literal["none", "publishers", "subscribers"]
+Locality: TypeAlias = Literal["none", "publishers", "subscribers", "provider"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,14 @@ class Distribution:
     copies: int = 1
 
 
-#: Table 7.1 (R-06.30).
+#: Table 7.1 (R-06.30), and SIENA's delegation (08/A8).
 DISTRIBUTIONS: Final[Mapping[str, Distribution]] = {
     "minimum_latency": Distribution("none", "local", "subscribers"),
     "minimum_bandwidth": Distribution("for_reuse", "max", "publishers"),
     "minimum_impact": Distribution("for_reuse", "max", "none"),
     "minimum_load": Distribution("max", "max", "none"),
     "maximum_reliability": Distribution("for_reuse", "at_least_2", "none", copies=2),
+    "delegation": Distribution("none", "none", "provider"),
 }
 
 
@@ -75,6 +77,8 @@ class Situation:
     rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     #: Detectors that are there: by the type of what they find, the brokers.
     detectors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Where somebody offers what a filter matches.
+    offers: Mapping[Filter, frozenset[str]] = field(default_factory=dict)
     #: So many links away is still local.
     near: int = 0
 
@@ -198,10 +202,25 @@ class _Plan:
             traffic = self._traffic(pattern, broker, placed) if near else 0.0
             return traffic, self._loads[broker], broker != self._at, broker
 
-        is_here = self._policy.locality == "subscribers" and self._at in free
-        found = self._at if is_here else min(free, key=cost)
+        wanted = None
+        match self._policy.locality:
+            case "subscribers":
+                wanted = self._at
+            case "provider":
+                wanted = self._provider(pattern)
+        found = wanted if wanted in free else min(free, key=cost)
         self._loads[found] += 1.0
         return found
+
+    def _provider(self, pattern: Pattern) -> str:
+        """The broker to which all of a sequence can be delegated; else that of the subscriber."""
+        if not isinstance(pattern.expression, e.Window):
+            return self._at
+        filters = [pattern.filter_of(label) for label in pattern.expression.labels]
+        known = self._known.offers
+        available = {each: known[each] for each in filters if known.get(each)}
+        groups = factor(filters, available, self._at, strict=True).groups
+        return groups[0][2] if groups else self._at
 
     def _traffic(
         self, pattern: Pattern, broker: str, placed: Mapping[str, Collection[str]]

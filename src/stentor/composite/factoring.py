@@ -3,10 +3,11 @@
 A broker that is asked for f1·f2·…·fk looks up which of its peers, or it itself, has something that
 overlaps each filter: the *factors*. A run of filters whose factors come from one peer alone is
 delegated to that peer as a whole; the rest is subscribed to at every provider, and the broker
-monitors the groups and the single filters. This is planning only.
+monitors the groups and the single filters.
 
 Delegation changes results (08/T7): whoever delegates a·b does not see an `a` that was not followed
-by `b`, which would have interrupted the sequence. So `strict` delegates nothing but whole patterns.
+by `b`, which would have interrupted the sequence. So `strict` delegates nothing but whole patterns,
+and brokers do no more than that (`distribution`).
 
 [reading] Rule 4 has no factor of a group anywhere else, save in identical groups, and a·b·a cannot
 be delegated though nothing lies outside of it. So within a group, a factor does not come again

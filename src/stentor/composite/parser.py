@@ -2,7 +2,7 @@
 
 The text is cut by one regular expression; the kinds of the tokens go through the LALR grammar of
 `grammar.lark`, and the tree that comes out is turned into an expression. A text has at most
-`MAX_LENGTH` characters and `MAX_NODES` operators, so every later pass is small.
+`MAX_LENGTH` characters and `MAX_NODES` events and operators, so every later pass is small.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from stentor.filters.language.literals import number, quoted_name, string, typed
 from stentor.filters.language.mistakes import TextError, shown, syntax_error
 
 MAX_LENGTH: Final = 65_536
+#: Events and operators of a pattern, those of conditions included.
 MAX_NODES: Final = 200
+TOO_LONG: Final = f"the pattern has more than {MAX_NODES} events and operators"
 #: The most times that `{n}` may ask for.
 MAX_COUNT: Final = 4_000
 
@@ -55,6 +57,8 @@ _KEYWORDS: Final = {word: f"_{word.upper()}" for word in _WORDS_OF_THE_LANGUAGE.
     "false": "FALSE",
     "consuming": "CONSUMING",
 }
+_NAME: Final = re.compile(r"[^\W\d_]\w*")
+_WORDS_THAT_ARE_TAKEN: Final = {*_KEYWORDS, "followed_by"}
 _SIGNS: Final = {
     "*": "STAR",
     "+": "PLUS",
@@ -118,10 +122,6 @@ class Parsed:
     partition: tuple[str, ...]
 
 
-class _Token(Token):
-    """A token of the text; `start_pos` is its place there."""
-
-
 @lru_cache(maxsize=1_024)
 def _read(text: str) -> Parsed:
     tokens = list(_tokens(text))
@@ -160,6 +160,15 @@ def pattern_error(
     return PatternSyntaxError(
         str(found), line=found.line, column=found.column, expected=found.expected
     )
+
+
+def is_event_name(text: str) -> bool:
+    """Whether a pattern can speak of an event by this name.
+
+    >>> is_event_name("Ω2"), is_event_name("a.b"), is_event_name("Within")
+    (True, False, False)
+    """
+    return _NAME.fullmatch(text) is not None and text.lower() not in _WORDS_THAT_ARE_TAKEN
 
 
 class _PlaceError(Exception):
@@ -255,10 +264,13 @@ class _Builder:
                 raise _PlaceError(_place(names[-1]), "an attribute is named twice")
         return Parsed(self._expression(cast(Any, tree.children[0])), partition)
 
-    def _expression(self, tree: Tree[Token]) -> e.Expression:
+    def _count(self, tree: Tree[Token]) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise _PlaceError(_place(tree), f"the pattern has more than {MAX_NODES} operators")
+            raise _PlaceError(_place(tree), TOO_LONG)
+
+    def _expression(self, tree: Tree[Token]) -> e.Expression:
+        self._count(tree)
         made: e.Expression = getattr(self, f"_{tree.data}")(tree.children)
         return made
 
@@ -346,9 +358,7 @@ class _Builder:
 
     def _condition(self, tree: Tree[Token]) -> c.Condition:
         children = cast("list[Any]", tree.children)
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            raise _PlaceError(_place(tree), f"the pattern has more than {MAX_NODES} operators")
+        self._count(tree)
         match tree.data:
             case "either":
                 return c.Either(tuple(self._condition(each) for each in children))
@@ -361,9 +371,7 @@ class _Builder:
 
     def _term(self, tree: Tree[Token]) -> c.Term:
         children = cast("list[Any]", tree.children)
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            raise _PlaceError(_place(tree), f"the pattern has more than {MAX_NODES} operators")
+        self._count(tree)
         match tree.data:
             case "number":
                 return c.Value(_literal(children[0], number))
@@ -417,9 +425,11 @@ def _subtrees(tree: Tree[Token]) -> list[Any]:
     return [child for child in tree.children if isinstance(child, Tree)]
 
 
-def _place(tree: Tree[Token]) -> int:
-    token = next(tree.scan_values(lambda value: isinstance(value, Token)), None)
-    return 0 if token is None else token.start_pos or 0
+def _place(tree: Tree[Token] | Token) -> int:
+    """Where it begins; without recursion, as a tree may be as deep as the text is long."""
+    while isinstance(tree, Tree):
+        tree = tree.children[0]
+    return tree.start_pos or 0
 
 
 def _name(tree: Tree[Token]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stentor.composite import expressions as e
 from stentor.composite.conditions import references
 from stentor.composite.events import TYPE
-from stentor.composite.parser import parse_pattern
+from stentor.composite.parser import MAX_COUNT, MAX_NODES, TOO_LONG, is_event_name, parse_pattern
 from stentor.errors import FilterSyntaxError, InvalidPattern
 from stentor.filters import Filter
 from stentor.filters.language import format_name
@@ -52,21 +52,22 @@ class Pattern:
         text: str | e.Expression,
         events: Mapping[str, str | Filter | Pattern],
         *,
-        partition: Iterable[str] = (),
+        partition: str | Iterable[str] = (),
         name: str | None = None,
     ) -> None:
-        """`name` is how people call it; it is no part of what is compared."""
+        """`partition` are attributes, or one; `name` is how people call it, and is not compared."""
         if not isinstance(events, Mapping):
             raise InvalidPattern(
                 f"events is a {type(events).__name__}; write a dict such as {{'A': \"x = 1\"}}"
             )
+        partition = (partition,) if isinstance(partition, str) else tuple(partition)
         if isinstance(text, str):
             parsed = parse_pattern(text)
             self.expression: e.Expression = parsed.expression
-            partition = parsed.partition or tuple(partition)
+            partition = parsed.partition or partition
         else:
             self.expression = text
-        self.partition: tuple[str, ...] = tuple(partition)
+        self.partition: tuple[str, ...] = partition
         self.name = name
         if name is not None and (problem := name_problem(name)):
             raise InvalidPattern(f"the name of a pattern {problem}: {name!r}")
@@ -76,7 +77,14 @@ class Pattern:
         self._check()
 
     def _check(self) -> None:
+        _check_size(self.expression)
         used = _check_names(self.expression, frozenset())
+        for name in used:
+            if not is_event_name(name) or name == TYPE:
+                raise InvalidPattern(
+                    f"{name!r} is not a name for an event; begin with a letter, use letters, "
+                    f"digits and _, and neither a word of the language nor {TYPE}"
+                )
         for name in sorted(used - self.events.keys()):
             raise InvalidPattern(
                 f"the pattern names {name}, which is not defined; define it in events=, or with "
@@ -104,11 +112,14 @@ class Pattern:
                         "that name"
                     )
         for name in self.partition:
-            if name.startswith("_") and name not in _PARTING:
+            problem = name_problem(name)
+            if problem or (name[0] == "_" and name not in _PARTING):
                 raise InvalidPattern(
-                    f"events cannot be parted by {name}; take an attribute, or one of "
-                    f"{', '.join(_PARTING)}"
+                    f"events cannot be parted by {name!r}, which {problem or 'is no attribute'}; "
+                    f"take an attribute, or one of {', '.join(_PARTING)}"
                 )
+        if len(set(self.partition)) < len(self.partition):
+            raise InvalidPattern(f"an attribute is named twice: {', '.join(self.partition)}")
         if self.level > MAX_LEVELS:
             raise InvalidPattern(f"patterns are defined by patterns at most {MAX_LEVELS} deep")
 
@@ -275,15 +286,6 @@ def _restored(text: str, events: dict[str, Any], name: str | None) -> Pattern:
 def _meaning(
     name: str, meaning: str | Filter | Pattern, read: Callable[[str], Filter] = Filter
 ) -> Filter | Pattern:
-    if not name.isidentifier() or name.startswith("_"):
-        raise InvalidPattern(
-            f"{name!r} is not a name for an event; begin with a letter, and use letters, digits "
-            "and _"
-        )
-    if name == TYPE:
-        raise InvalidPattern(
-            f"{TYPE} is not a name for an event: composite events have it themselves"
-        )
     if isinstance(meaning, (Filter, Pattern)):
         return meaning
     try:
@@ -295,6 +297,21 @@ def _meaning(
             column=error.column,
             expected=error.expected,
         ) from None
+
+
+def _check_size(expression: e.Expression) -> None:
+    """What is built in Python has the bounds of what is written."""
+    for number, node in enumerate(e.walk(expression), 1):
+        if number > MAX_NODES:
+            raise InvalidPattern(TOO_LONG)
+        if isinstance(node, e.Iteration):
+            least, most = node.least, MAX_COUNT if node.most is None else node.most
+            is_whole = type(least) is int and type(most) is int
+            if not is_whole or not 0 <= least <= most <= MAX_COUNT or most == 0:
+                raise InvalidPattern(
+                    f"an event cannot come {least} to {node.most} times; counts are whole numbers, "
+                    f"at most {MAX_COUNT}, and the greater one is last"
+                )
 
 
 def _check_names(expression: e.Expression, timers: frozenset[str]) -> set[str]:

@@ -480,55 +480,43 @@ class Machine:
             if not edge.wanted & bits or edge.unwanted & bits:
                 concerned = True
                 continue
-            if edge.is_plain or edge.is_strict:
-                concerned = True
-                if chain is not None:
-                    if self.is_window:
-                        if event_low < high:
-                            continue
-                    elif (edge.is_strict and event_low <= high) or (
-                        event_high <= high and (event_high < high or event_low <= low)
-                    ):
-                        continue
-                new_registers = registers
-            elif edge.is_tested:
-                names = tuple([name for bit, name in edge.names if bit & bits])
-                if not passes_all(edge.conditions, (chain, names, event)):
-                    concerned = concerned or bool(edge.others & bits)
-                    continue
-                concerned = True
-                if chain is not None and (
-                    event_low <= high
-                    if edge.raised
-                    else event_high <= high and (event_high < high or event_low <= low)
-                ):
-                    continue
-                new_registers = registers
+            names = tuple([name for bit, name in edge.names if bit & bits])
+            if not edge.is_ordered:
+                made = self._taken(edge, branch, event, names, bits)
+            elif edge.conditions and not passes_all(edge.conditions, (chain, names, event)):
+                made = _BLOCKED if edge.others & bits else _OUT
+            elif chain is not None and (
+                event_low <= high
+                if edge.raised
+                else event_low < high
+                if self.is_window
+                else (event_high, event_low) <= (high, low)
+            ):
+                made = _BLOCKED
             else:
-                made = self._taken(edge, branch, event, bits)
-                if made is _OUT:
-                    continue
-                concerned = True
-                if made is _BLOCKED:
-                    continue
-                new_registers = made
+                made = registers
+            if made is _OUT:
+                continue
+            concerned = True
+            if made is _BLOCKED:
+                continue
             if chain is None:
                 new_low, new_high = event_low, event_high
             else:
                 new_low = low if low < event_low else event_low
                 new_high = high if high > event_high else event_high
-            names = tuple([name for bit, name in edge.names if bit & bits])
             if names:
-                taken = (0, new_low, new_high, new_registers, (chain, names, event), length + 1)
+                taken = (0, new_low, new_high, made, (chain, names, event), length + 1)
             else:  # a time event is no part of the composite event
-                taken = (0, new_low, new_high, new_registers, chain, length)
+                taken = (0, new_low, new_high, made, chain, length)
             self._arrive(edge.outcome, taken, found, done)
         return found if concerned else None
 
-    def _taken(self, edge: Edge, branch: Branch, event: Occurrence, bits: int) -> Any:
+    def _taken(
+        self, edge: Edge, branch: Branch, event: Occurrence, names: tuple[str, ...], bits: int
+    ) -> Any:
         """The registers after an event is taken, or why it is not."""
         _, low, high, before, chain, _ = branch
-        names = tuple([name for bit, name in edge.names if bit & bits])
         registers = list(before)
         hull = None if chain is None else (low, high)
         for side, outer in edge.entered:

@@ -155,6 +155,10 @@ class Sources:
         return min(self._last.values(), default=-END_OF_TIME)
 
     @property
+    def known(self) -> frozenset[str]:
+        return frozenset(self._last)
+
+    @property
     def slowest(self) -> str | None:
         return min(self._last, key=self._last.__getitem__, default=None)
 

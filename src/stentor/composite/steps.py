@@ -105,7 +105,7 @@ class Steps:
             return None
         edge = edges[0]
         names = tuple(name for bit, name in edge.names if bit & bits)
-        is_plain = _opens_plainly(edge, names) if is_initial else _is_ordered(edge)
+        is_plain = _opens_plainly(edge, names) if is_initial else edge.is_ordered
         if len(edges) > 1 or not is_plain:
             return GENERAL
         if not edge.wanted & bits or edge.unwanted & bits:
@@ -113,22 +113,18 @@ class Steps:
         exits, targets = edge.outcome.exits, edge.outcome.targets
         if not names:
             return GENERAL
-        is_strict = edge.is_strict or (edge.is_tested and bool(edge.raised))
         tests = edge.conditions, FAILED if edge.others & bits else None
         if exits:
-            return Step(names, -1, is_strict, *tests) if frozenset() in exits else GENERAL
+            return Step(names, -1, bool(edge.raised), *tests) if frozenset() in exits else GENERAL
         if len(targets) == 1 and self.fits(targets[0]):
-            return Step(names, targets[0], is_strict, *tests)
+            return Step(names, targets[0], bool(edge.raised), *tests)
         return GENERAL
 
 
-def _is_ordered(edge: Edge) -> bool:
-    """Whether there is nothing to look at but the order of times, and conditions on the event."""
-    return edge.is_plain or edge.is_strict or edge.is_tested
-
-
 def _opens_plainly(edge: Edge, names: tuple[str, ...]) -> bool:
-    """The same of what comes first, which may set a timer; conditions have to wait for others."""
+    """Whether a run that begins with it has to do no more than to set its timer: conditions have to
+    wait for other events.
+    """
     return not (
         edge.sides
         or edge.entered

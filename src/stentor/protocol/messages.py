@@ -810,6 +810,8 @@ class Census(_Message, tag=73):
     number: int
     #: Of detectors, as `Counted` names them.
     keys: Annotated[list[_Text], Meta(max_length=MAX_KEYS)]
+    #: Filters of which it is to be said whether somebody there offers what they match.
+    filters: Annotated[list[_Filter], Meta(max_length=MAX_INBOX)] = field(default_factory=list)
 
 
 class Counted(_Message, tag=74):
@@ -825,6 +827,8 @@ class Counted(_Message, tag=74):
     keys: Annotated[list[_Text], Meta(max_length=MAX_KEYS)]
     #: The brokers that it has come through, the one that answers first.
     way: Annotated[list[_Text], Meta(max_length=MAX_WAY)]
+    #: Places of those filters that overlap an advertisement there.
+    offered: Annotated[list[int], Meta(max_length=MAX_INBOX)] = field(default_factory=list)
 
 
 class Host(_Message, tag=75):

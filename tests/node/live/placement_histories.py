@@ -1,10 +1,10 @@
 """Generated histories of patterns that are placed by a policy, and of what fails meanwhile.
 
-Clients at brokers of a small tree subscribe to patterns with the policies of Table 7.1; others
-publish, at any broker, one event at a time. As long as nothing fails, each has exactly what the
-reference detector finds in all that was published since it was in force. Where brokers crash and
-links break, nothing is invented, and once everything has healed what is published from then on is
-found as before.
+Clients at brokers of a small tree subscribe to patterns with any of the policies; others publish,
+at any broker, one event at a time, and some advertise before what they might. As long as nothing
+fails, each has exactly what the reference detector finds in all that was published since it was in
+force. Where brokers crash and links break, nothing is invented, and once everything has healed what
+is published from then on is found as before.
 
 Run as a program it takes a number of histories and a first seed:
 
@@ -53,6 +53,7 @@ def random_pattern(rng: random.Random, *, parted: bool) -> Pattern:
             e.Alternation(e.Within(left, 30_000_000), right),
             e.Parallel(left, right),
             e.Within(e.Sequence(left, right), 60_000_000),
+            e.Window(tuple(names[: rng.randint(2, 3)])),
         ]
     )
     partition = ("host",) if parted or rng.random() < 0.3 else ()
@@ -79,11 +80,16 @@ class Placings:
             rendezvous=shape == "rendezvous",
         )
         self.publishers = [self.sim.client(at=name) for name in names]
+        self.sim.settle()
+        for number in rng.choices(range(len(names)), k=rng.choice((0, 1, 1, 2))):
+            offer = m.Advertise(rng.getrandbits(30), f"n >= '{rng.choice('aab')}'")
+            self.sim.hosts[names[number]].core.heard(self.publishers[number].session, offer)
         patterns = [random_pattern(rng, parted=faults) for _ in range(rng.randint(1, 2))]
         self.asked: list[tuple[Pattern, Client, SimulatedInbox]] = []
         for _ in range(rng.randint(1, 3)):
             pattern, client = rng.choice(patterns), self.sim.client(at=rng.choice(names))
-            placement = rng.choice(list(DISTRIBUTIONS))
+            is_row = isinstance(pattern.expression, e.Window)
+            placement = "delegation" if is_row else rng.choice(list(DISTRIBUTIONS))
             said = m.Detection(text_of(pattern), placement=placement)
             inbox = client.open(f"_type = '{pattern.type}'", detect=said)
             self.asked.append((pattern, client, inbox))

@@ -11,7 +11,12 @@ from placement_histories import check
 
 from stentor.composite import Pattern
 from stentor.composite.intervals import moment
-from stentor.errors import InvalidConfiguration, NotPermitted, Overloaded, UnknownStrategy
+from stentor.errors import (
+    InvalidConfiguration,
+    NotPermitted,
+    Overloaded,
+    UnknownStrategy,
+)
 from stentor.filters import Filter
 from stentor.model import Notification
 from stentor.node import detection
@@ -134,6 +139,47 @@ def test_two_copies_are_told_of_once() -> None:
     sim.crash(second if first == "b0" else first)
     publish(sim, client, "abc")
     assert len(client.received) == 2, "the other one has lost nothing"
+
+
+@pytest.mark.spec("R-08.58", "08/A8", "08/8.8")
+def test_a_sequence_that_one_broker_provides_is_delegated_to_it() -> None:
+    row = Pattern("sequence(A, B)", events={"A": "n = 'a'", "B": "n = 'b'"})
+    sim = Overlay(LINE, seed=1)
+    client, provider, other = sim.client(at="b0"), sim.client(at="b2"), sim.client(at="b1")
+    sim.settle()
+    for number, name in enumerate("ab"):
+        cores(sim)["b2"].heard(provider.session, m.Advertise(number, f"n = '{name}'"))
+    inbox = client.open("true", detect=said(row, "delegation"))
+    sim.settle()
+    assert where(sim) == [("sequence(A, B)", "b2")]
+    publish(sim, provider, "ab")
+    publish(sim, other, "a")
+    publish(sim, provider, "bab")
+    assert len(client.received) == 3, "what somebody else publishes takes part as well"
+    client.close(inbox)
+    sim.advance()
+    cores(sim)["b1"].heard(other.session, m.Advertise(1, "n in ('b', 'c')"))
+    client.open("true", detect=said(row, "delegation"))
+    sim.settle()
+    assert where(sim) == [("sequence(A, B)", "b0")], "two brokers provide something of it"
+    publish(sim, provider, "ab")
+    assert len(client.received) == 4
+
+
+def test_whose_offers_are_too_many_to_compare_is_taken_to_offer_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(placements, "OFFERS", 3)
+    row = Pattern("sequence(A, B)", events={"A": "n = 'a'", "B": "n = 'b'"})
+    sim = Overlay(LINE, seed=1)
+    client, provider, other = sim.client(at="b0"), sim.client(at="b2"), sim.client(at="b1")
+    sim.settle()
+    cores(sim)["b2"].heard(provider.session, m.Advertise(1, "n in ('a', 'b')"))
+    for number in range(4):
+        cores(sim)["b1"].heard(other.session, m.Advertise(number, f"n = '{number}'"))
+    client.open("true", detect=said(row, "delegation"))
+    sim.settle()
+    assert where(sim) == [("sequence(A, B)", "b0")]
 
 
 def test_a_host_that_may_not_detect_it_is_passed_over() -> None:

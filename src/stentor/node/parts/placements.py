@@ -5,9 +5,9 @@ in `stentor.composite.distribution`). Without a word it is detected whole at the
 broker, by `Detectors`; nothing here is looked at then. Otherwise this broker *asks* others to host:
 
 1. *Census.* All brokers that can be reached are asked how many detectors they have, how much enters
-   there, and whether one of those is there already that could be used. Each on the way back adds
-   itself to the answer, so the answers tell how the network looks from here. Who does not answer
-   within a second is not chosen.
+   there, and whether one of those is there already that could be used; for `delegation`, which of
+   the events are offered there. Each on the way back adds itself to the answer, so the answers tell
+   how the network looks from here. Who does not answer within a second is not chosen.
 2. *Plan.* The pattern is taken apart, and its parts are put somewhere, by the policy.
 3. *Hosting.* Each broker is told what to detect and for how long (`Host`), with the grant and the
    place in scopes of who has subscribed. It checks that by its own grants, as for a client of its
@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import count, takewhile
+from itertools import chain, count, islice, takewhile
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -75,6 +75,7 @@ from stentor.node.detection import (
 )
 from stentor.node.journals import Journals
 from stentor.node.parts.detectors import Detectors
+from stentor.node.reading import received
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
 from stentor.node.subscription import Subscription
@@ -89,6 +90,8 @@ HERE: Final = "minimum_latency"
 PATIENCE: Final = 1.0
 ASKED: Final = 128
 SOURCES: Final = 8
+#: Pairs of a filter and an advertisement that are compared for one answer.
+OFFERS: Final = 200
 #: Seconds between two words to a host, and for which it hosts after the last one.
 EVERY: Final = 5.0
 LEASE: Final = 20.0
@@ -245,6 +248,9 @@ class Placements:
 
     def _count(self, placed: Placed, reusable: Iterable[Pattern]) -> None:
         """Find out what there is."""
+        filters: list[str] = []
+        if distribution(placed.policy).locality == "provider":
+            filters = [str(each) for each in leaves(placed.pattern)]
         keys: dict[str, Pattern] = {}
         for each in reusable:
             found = assignment_of_part(placed.assignment, text_of(each))
@@ -257,10 +263,10 @@ class Placements:
         self._counting[number] = placed
         for origin in self._directory.others[:ASKED]:
             if origin.stream not in placed.refused and self._towards(
-                origin.stream, m.Census(origin.stream, own, number, list(keys))
+                origin.stream, m.Census(origin.stream, own, number, list(keys), filters)
             ):
                 census.asked.add(origin.stream)
-        census.answers[own] = self._counted(own, number, census.keys)
+        census.answers[own] = self._counted(m.Census(own, own, number, list(keys), filters))
 
     def counted_heard(self, neighbor: str, message: m.Counted) -> None:
         """A broker has answered, here or to somebody else."""
@@ -314,6 +320,10 @@ class Placements:
         there: dict[str, tuple[str, ...]] = {}
         for key, pattern in census.keys.items():
             there[pattern.type] = tuple(h for h, each in answers.items() if key in each.keys)
+        offers = {
+            filter: frozenset(h for h, each in answers.items() if place in each.offered)
+            for place, filter in enumerate(leaves(placed.pattern))
+        }
         rates = sorted((each.rate, host) for host, each in answers.items() if each.rate > 0)
         entering = {host: rate for rate, host in rates[-SOURCES:]}
         return Situation(
@@ -321,6 +331,7 @@ class Placements:
             hops,
             {str(filter): entering for filter in leaves(placed.pattern)},
             there,
+            offers,
         )
 
     def _put(self, placed: Placed, placement: Placement) -> None:
@@ -412,15 +423,27 @@ class Placements:
         if message.stream != own:
             self._towards(message.stream, message)
         else:
-            self._towards(
-                message.origin, self._counted(message.origin, message.number, message.keys)
-            )
+            self._towards(message.origin, self._counted(message))
 
-    def _counted(self, origin: m.StreamId, number: int, keys: Iterable[str]) -> m.Counted:
-        held, own = self._detectors.held, self._journals.stream
-        there = [key for key in keys if key in held and held[key].in_force]
+    def _counted(self, message: m.Census) -> m.Counted:
+        held, own, origin = self._detectors.held, self._journals.stream, message.origin
+        there = [key for key in message.keys if key in held and held[key].in_force]
         way = [] if origin == own else [self._directory.own.broker]
-        return m.Counted(origin, number, own, len(held), self._rate(), there, way)
+        offered = self._offered(message.filters)
+        return m.Counted(origin, message.number, own, len(held), self._rate(), there, way, offered)
+
+    def _offered(self, filters: list[str]) -> list[int]:
+        """The places of those that overlap what a client here advertises.
+
+        Where that takes too long to find out, it is said of all: then nothing is delegated, which
+        is never wrong.
+        """
+        sessions = self._sessions.held.values()
+        offers = chain.from_iterable(each.advertisements.values() for each in sessions)
+        some = list(islice(offers, OFFERS + 1))
+        if len(some) * len(filters) > OFFERS:
+            return list(range(len(filters)))
+        return [n for n, each in enumerate(filters) if any(map(received(each).overlaps, some))]
 
     def _rate(self) -> float:
         """Notifications in a second that enter here."""
