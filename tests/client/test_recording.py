@@ -9,6 +9,7 @@ import asyncio
 import os
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 from scripted import looped, until
@@ -150,6 +151,31 @@ async def test_an_inbox_is_one_component_with_its_subscriptions(tmp_path: Path) 
     report = check(run.trace, order=["fifo"])
     assert report.ok, report
     assert (report.deliveries, report.owed) == (3, 3)
+
+
+@looped
+async def test_a_filter_of_an_inbox_is_in_force_when_the_broker_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = new(tmp_path) / "n.jsonl"
+
+    def in_force() -> int:
+        return file.read_bytes().count(b'"step":"in force"')
+
+    async with one_broker() as broker, stentor.connect(broker, name="n", record=file) as bus:
+        async with bus.inbox("x > 0") as inbox:
+            put = inbox.attachment.put
+            before: list[int] = []
+
+            async def asked(word: Any) -> Any:
+                before.append(in_force())
+                return await put(word)
+
+            monkeypatch.setattr(inbox.attachment, "put", asked)
+            also = await inbox.subscribe("y > 0")
+            assert (before, in_force()) == ([1], 2)
+            await inbox.subscribe("y > 0")
+            await inbox.unsubscribe(also)
 
 
 @pytest.mark.spec("R-01.18")

@@ -84,7 +84,6 @@ class Inbox(Subscription[Notification]):
         if not self.attachment.number:
             await self.open()
         id = self._interest.add(self._local.run_hooks("subscribe", filter_of(filter, where)))
-        self._record()
         try:
             await self._tell([id.filter], timeout)
         except BaseException:
@@ -100,14 +99,15 @@ class Inbox(Subscription[Notification]):
 
     async def unsubscribe(self, subscription: SubId, timeout: float | None = None) -> None:
         """Ask for it no longer. Nothing is handed out for it from now on."""
-        unwanted = self._interest.remove(subscription)
-        self._record()
-        if unwanted:
+        if self._interest.remove(subscription):
             await self._tell([subscription.filter], timeout)
+        else:
+            self._record()
 
     async def _tell(self, filters: list[Filter], timeout: float | None) -> None:
         """Tell the broker whether these are wanted; who stops waiting does not stop that."""
         self._interest.begin(filters)
+        self._record()
         telling = self._local.start(self._say(filters))
         try:
             async with TimeLimit(timeout, f"the broker did not answer for {self!r}"):

@@ -47,9 +47,9 @@ def is_event_class(candidate: object) -> TypeGuard[type[Any]]:
 def taken_by(handler: Callable[..., object], names: Mapping[str, Any]) -> type[Any] | None:
     """The event class that a function says its first parameter is; `names` are known around it.
 
-    >>> def costly(quote: "Quote") -> None: ...
-    >>> taken_by(costly, {"Quote": dataclasses.make_dataclass("Quote", ["price"])})
-    <class 'types.Quote'>
+    >>> def costly(quote: Quote) -> None: ...
+    >>> taken_by(costly, {"Quote": dataclasses.make_dataclass("Quote", ["price"])}).__name__
+    'Quote'
     """
     try:
         parameters = signature(handler, locals=names, eval_str=True).parameters
