@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from stentor.cli.pipeline import _told
+from stentor.cli.pipeline import _stop_on_signals, _told
 from stentor.pipeline.runs import Outcome
 
 PIPELINE = """
@@ -131,6 +132,26 @@ def test_what_the_exit_code_says(number: signal.Signals, once: bool, code: int) 
     assert "130 it was stopped by Ctrl-C; with --once 143 by SIGTERM" in said
 
 
+def test_a_signal_that_comes_twice_in_a_moment_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from `timeout`, which tells the process and then its group; and later it is a second."""
+    now, stopped = 100.0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        received = _stop_on_signals(SimpleNamespace(stop=lambda: stopped.append(now)))  # type: ignore[arg-type]
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert (received, stopped) == ([signal.SIGTERM], [100.0])
+        now = 101.0
+        with pytest.raises(SystemExit, match="143"):
+            signal.raise_signal(signal.SIGTERM)
+        assert stopped == [100.0]
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+
+
 def test_steps_are_listed_with_their_options() -> None:
     listed = stentor("pipeline", "steps")
     assert listed.returncode == 0
@@ -141,10 +162,14 @@ def test_steps_are_listed_with_their_options() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "code", "to_all"),
+    [(signal.SIGINT, 130, True), (signal.SIGTERM, 0, False), (signal.SIGTERM, 0, True)],
+)
 def test_a_process_is_stopped_and_goes_on(
-    tmp_path: Path, number: signal.Signals, code: int
+    tmp_path: Path, number: signal.Signals, code: int, to_all: bool
 ) -> None:
+    """All processes are told at once by Ctrl-C in a terminal, and by service managers."""
     file, metrics = tmp_path / "lines.toml", tmp_path / "metrics.jsonl"
     file.write_text(PIPELINE)
     put(tmp_path, 0)
@@ -162,7 +187,7 @@ def test_a_process_is_stopped_and_goes_on(
             assert process.poll() is None, (tmp_path / "stderr").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        if number == signal.SIGINT:  # as Ctrl-C in a terminal: everybody in the group gets it
+        if to_all:
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
@@ -201,3 +226,30 @@ def _written(directory: Path) -> list[int]:
             for line in log.read_text().splitlines()[1:]:
                 names.add(json.loads(line)["path"].removeprefix("file://"))
     return [n for name in names for n in pq.read_table(name)["n"].to_pylist()]
+
+
+@pytest.mark.slow
+def test_java_that_is_killed_is_told(tmp_path: Path) -> None:
+    file, metrics = tmp_path / "lines.toml", tmp_path / "metrics.jsonl"
+    file.write_text(PIPELINE)
+    put(tmp_path, 0)
+    command = [sys.executable, "-m", "stentor", "pipeline", "run", str(file)]
+    process = subprocess.Popen(
+        [*command, "--metrics", str(metrics)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 240
+    while not (metrics.exists() and any(_rows(metrics))):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    [java] = [int(c) for c in children if "java" in Path(f"/proc/{c}/cmdline").read_text()]
+    os.kill(java, signal.SIGKILL)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "STN-701: Spark has ended before the run: its Java process was stopped or kill" in said
+    assert "Traceback" not in said

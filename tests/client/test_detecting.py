@@ -22,7 +22,13 @@ from stentor.broker.host import Broker
 from stentor.broker.settings import Grant, Settings
 from stentor.cli.status_view import status_view
 from stentor.composite import Pattern, detect_local, sub_events
-from stentor.errors import FilterSyntaxError, InvalidConfiguration, InvalidPattern, NotPermitted
+from stentor.errors import (
+    FilterSyntaxError,
+    InvalidConfiguration,
+    InvalidPattern,
+    NameTaken,
+    NotPermitted,
+)
 from stentor.filters import Filter
 from stentor.node.parts.detectors import Detectors
 from stentor.node.session import Session
@@ -365,3 +371,37 @@ async def test_a_detector_is_taken_over_with_its_broker(tmp_path: Path) -> None:
     finally:
         await left.stop()
         await heir.stop()
+
+
+@looped
+async def test_a_name_is_for_a_detector_or_for_a_subscription() -> None:
+    async with overlay() as (a, b):
+        async with stentor.connect(a.address) as bus, stentor.connect(b.address) as other:
+            await bus.detect(LOCKOUT, durable="locks").open()
+            await bus.subscribe("x = 1", durable="plain").open()
+            await bus.subscribe("x = 1", durable="shared", group="workers").open()
+            await until(lambda: len(b.core.homes.registry) == 4)
+            for client in (bus, other):
+                for group in (None, "workers"):
+                    with pytest.raises(NameTaken, match="'locks' is a detector; go on with"):
+                        await client.subscribe("x = 1", durable="locks", group=group).open()
+                with pytest.raises(InvalidConfiguration, match="does not end with"):
+                    await client.subscribe("x = 1", durable="locks (detector)").open()
+                for name in ("plain", "shared"):
+                    with pytest.raises(NameTaken, match=f"'{name}' subscribes to 'x = 1' and dete"):
+                        await client.detect(LOCKOUT, durable=name).open()
+            assert len(a.core.detectors.held) == 1
+            assert not b.core.detectors.held
+
+
+@looped
+async def test_the_name_of_a_detector_that_cannot_go_on_is_free_when_it_is_deleted() -> None:
+    async with overlay(1) as (broker,):
+        async with stentor.connect(broker.address) as bus:
+            async with bus.detect(LOCKOUT, durable="locks"):
+                pass
+            [hosted] = broker.core.detectors.held.values()
+            broker.core.detectors._fail(hosted, InvalidConfiguration("it cannot go on"))
+            broker.core.homes.remove(broker.core.durables["locks"], lambda error: None)
+            assert not broker.core.durables
+            await bus.subscribe("x = 1", durable="locks").open()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from click.exceptions import Exit
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from stentor.pipeline.runs.figures import Figures
     from stentor.pipeline.runs.loader import Loaded
     from stentor.pipeline.steps.registry import StepKind
+
+#: Seconds after a signal in which another is the same.
+_SAME: Final = 0.5
 
 pipeline = Group(
     "pipeline",
@@ -169,6 +173,7 @@ def run(
                 check_requirements,
                 log_file,
                 start_session,
+                stop_session,
             )
             from stentor.pipeline.runs.view import waiting
 
@@ -176,7 +181,7 @@ def run(
             log = spark_log or log_file(definition)
             with waiting(console, "starting Spark"):
                 spark = start_session(definition, master=master, log=log)
-            stack.callback(spark.stop)
+            stack.callback(stop_session, spark)
             from stentor.pipeline.runs import Runner
 
             runner = Runner(definition, spark, once=once, grace=grace)
@@ -323,15 +328,24 @@ def _load(file: Path, set: list[str] | None) -> Pipeline:
 
 
 def _stop_on_signals(runner: Runner | Bridge) -> list[signal.Signals]:
-    """The first SIGINT or SIGTERM lets the run end, a second one ends the process."""
+    """The first SIGINT or SIGTERM lets the run end, a second one ends the process.
+
+    One that comes in the same moment is the first once more: `timeout` tells the process, and then
+    all of its group.
+    """
     received: list[signal.Signals] = []
+    first = 0.0
 
     def stop(number: int, frame: Any) -> None:
-        name = signal.Signals(number)
+        nonlocal first
+        name, now = signal.Signals(number), time.monotonic()
+        if received and now < first + _SAME:
+            return
         if received:
             note(f"{name.name} a second time; ending at once")
             os._exit(_code(name))
         received.append(name)
+        first = now
         note(f"{name.name}: finishing the batches that are under way")
         runner.stop()
 

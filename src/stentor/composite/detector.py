@@ -46,7 +46,15 @@ from stentor.composite.plain_runs import Partition, PlainRuns
 from stentor.composite.plain_runs import size as plain_size
 from stentor.composite.reference import Mode
 from stentor.composite.runs import DEFAULTS, Found, Limits, Machine, Runs, events_of
-from stentor.composite.snapshots import Reader, Writer, pack, pack_values, unpack, unpack_values
+from stentor.composite.snapshots import (
+    Reader,
+    State,
+    Writer,
+    damages_told,
+    pack,
+    pack_values,
+    unpack,
+)
 from stentor.composite.stability import BestEffort, Policy, Probabilistic, Sources, Watermarked
 from stentor.composite.steps import GENERAL
 from stentor.errors import (
@@ -685,40 +693,37 @@ class Detector:
             for event, work in map(event_and_work, self._waiting.all())
         ]
         counts = self._arrivals, self._released, self._late, self._dropped, self._forced
-        return pack((patterns, waiting, counts, self._sources.dump(), writer.events, writer.links))
+        sources = self._sources.dump()
+        return pack(State(patterns, waiting, counts, sources, writer.events, writer.links))
 
     def restore(self, snapshot: bytes) -> None:
-        """Become what another detector was. What is known of patterns not held here is left out."""
-        patterns, waiting, counts, sources, events, links = unpack(snapshot)
-        reader = Reader(events, links)
+        """Become what another detector was. What is known of patterns not held here is left out.
+
+        `DecodeError` if it is damaged; then nothing has changed.
+        """
+        state = unpack(snapshot)
         by_digest = {each.pattern.digest: each for each in self._loaded.values()}
-        for digest, partitions in patterns:
-            loaded = by_digest.get(digest)
-            if loaded is None:
-                continue
+        with damages_told():
+            reader = Reader(state.events, state.links)
+            held = [reader.events[number] for number, _ in state.waiting]
+            restored = [
+                (loaded, dict(_partition(loaded, reader, each) for each in partitions))
+                for digest, partitions in state.patterns
+                if (loaded := by_digest.get(digest)) is not None
+            ]
+        for loaded, runs in restored:
             loaded.runs.clear()
-            for packed, opened, dropped, is_over, written in partitions:
-                key = unpack_values(packed)
-                open_runs = [(serial, [reader.branch(b) for b in bs]) for serial, bs in written]
-                dumped = opened, dropped, is_over, open_runs
-                token = loaded.token(key)
-                short = None if loaded.plain is None else loaded.plain.short(key, dumped)
-                if short is not None:
-                    loaded.runs[token] = short
-                    continue
-                runs = loaded.runs[token] = Runs(loaded.machine, key)
-                runs.load(dumped)
+            loaded.runs.update(runs)
             if loaded.plain is not None:
                 loaded.plain.loaded()
         self._waiting = EventHeap()
         works = (
             [(by_digest[digest], bits) for digest, bits in work if digest in by_digest]
-            for _, work in waiting
+            for _, work in state.waiting
         )
-        held = (reader.events[number] for number, _ in waiting)
         self._waiting.add(held, works, -END_OF_TIME)
-        self._arrivals, self._released, self._late, self._dropped, self._forced = counts
-        self._sources.load(sources)
+        self._arrivals, self._released, self._late, self._dropped, self._forced = state.counts
+        self._sources.load(state.sources)
         self._is_releasing = self._waiting.first < self._released
         self._clean_timers()
 
@@ -760,6 +765,18 @@ _PLAIN: Final = object()
 
 #: Before the time of every notification.
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def _partition(loaded: PatternRuns, reader: Reader, written: Any) -> tuple[Any, Any]:
+    """The token of a partition that was written, and its runs."""
+    key, dumped = reader.partition(written, loaded.machine)
+    token = loaded.token(key)
+    short = None if loaded.plain is None else loaded.plain.short(key, dumped)
+    if short is not None:
+        return token, short
+    runs = Runs(loaded.machine, key)
+    runs.load(dumped)
+    return token, runs
 
 
 def _micros(now: float | None) -> int:

@@ -8,16 +8,43 @@ was. Equal states give equal bytes.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from stentor.composite.events import Occurrence
-from stentor.composite.runs import Branch
-from stentor.errors import DecodeError
+from stentor.composite.runs import Branch, Machine
+from stentor.errors import DecodeError, StentorError
 from stentor.model import Notification, decode, encode
 
 VERSION: Final = 1
+
+#: A number of something that is written elsewhere, or how many there are.
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_Register: TypeAlias = int | tuple[int, int] | dict[str, list[bytes]] | None
+_Branch: TypeAlias = tuple[_Number, int, int, list[_Register], _Number, _Number]
+_Run: TypeAlias = tuple[int, Annotated[list[_Branch], msgspec.Meta(min_length=1)]]
+_Partition: TypeAlias = tuple[bytes, _Number, _Number, bool, list[_Run]]
+_Event: TypeAlias = tuple[int, int, str, tuple[int, int], bytes]
+_Link: TypeAlias = tuple[_Number, tuple[str, ...], _Number]
+
+
+class State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """A detector's state as it is written."""
+
+    #: By their digests.
+    patterns: list[tuple[str, list[_Partition]]]
+    #: Events that are not stable, and what they are to which patterns.
+    waiting: list[tuple[_Number, list[tuple[str, int]]]]
+    counts: tuple[int, int, int, int, int]
+    sources: tuple[dict[str, int], dict[str, list[int]]]
+    events: list[_Event]
+    links: list[_Link]
+
+
+_decoder: Final = msgspec.msgpack.Decoder(State)
 
 
 class Writer:
@@ -58,17 +85,27 @@ class Writer:
 class Reader:
     """Makes runs of what a `Writer` has collected."""
 
-    def __init__(self, events: list[Any], links: list[Any]) -> None:
+    def __init__(self, events: list[_Event], links: list[_Link]) -> None:
         self.events = [
-            Occurrence(high, low, source, tuple(number), decode(data))
+            Occurrence(high, low, source, number, decode(data))
             for high, low, source, number, data in events
         ]
         self.chains: list[Any] = [None]
         for before, names, event in links:
-            self.chains.append((self.chains[before], tuple(names), self.events[event]))
+            self.chains.append((self.chains[before], names, self.events[event]))
 
-    def branch(self, written: Any) -> Branch:
+    def partition(
+        self, written: _Partition, machine: Machine
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The key of a partition, and its runs as `Runs.dump` has them."""
+        packed, opened, dropped, is_over, runs = written
+        made = [(serial, [self._branch(b, machine) for b in branches]) for serial, branches in runs]
+        return unpack_values(packed), (opened, dropped, is_over, made)
+
+    def _branch(self, written: _Branch, machine: Machine) -> Branch:
         state, low, high, registers, chain, length = written
+        if state >= len(machine.states) or len(registers) != len(machine.no_registers):
+            raise DecodeError("it is of another automaton")
         values = tuple(_value(each) for each in registers)
         return state, low, high, values, self.chains[chain], length
 
@@ -97,26 +134,33 @@ def _plain(token: Any) -> Any:
     return token[1] if isinstance(token, tuple) else token
 
 
-def _value(written: Any) -> Any:
+def _value(written: _Register) -> Any:
     from stentor.composite.pattern import key_token
 
     if isinstance(written, dict):
         return frozenset(key_token(unpack_values(each)) for each in written["seen"])
-    return tuple(written) if isinstance(written, list) else written
+    return written
 
 
-def pack(state: Any) -> bytes:
-    return msgspec.msgpack.encode([VERSION, state])
+def pack(state: State) -> bytes:
+    return msgspec.msgpack.encode((VERSION, state))
 
 
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes) -> State:
+    with damages_told():
+        version, state = msgspec.msgpack.decode(data, type=tuple[int, msgspec.Raw])
+        if version == VERSION:
+            return _decoder.decode(state)
+    raise DecodeError(
+        f"the snapshot is of version {version}, and this is version {VERSION}; "
+        "read it with the release that has written it"
+    )
+
+
+@contextmanager
+def damages_told() -> Iterator[None]:
+    """What cannot be read in here is a `DecodeError`."""
     try:
-        version, state = msgspec.msgpack.decode(data)
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        yield
+    except (StentorError, msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
         raise DecodeError(f"this is not a snapshot of a detector: {error}") from None
-    if version != VERSION:
-        raise DecodeError(
-            f"the snapshot is of version {version}, and this is version {VERSION}; "
-            "read it with the release that has written it"
-        )
-    return state

@@ -237,3 +237,66 @@ def test_a_batch_that_takes_too_long_is_cancelled(spark: "SparkSession", tmp_pat
     assert {figures.state for figures in outcome.figures.values()} == {"stopped"}
     assert not (tmp_path / "out" / "_SUCCESS").exists()
     assert not (tmp_path / "next").exists()
+
+
+class _Gone:
+    """A Java process that has ended."""
+
+    def sc(self) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_java_that_has_ended_ends_the_run(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    """As it is when a service manager ends all processes at once, or when it is killed."""
+    put(tmp_path, 0)
+    runner = Runner(pipeline(tmp_path, '[[sink]]\nname = "kept"\nparquet = "out"\n'), spark)
+    if asked:
+        runner.stop()
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "_run", _Gone().sc)
+        patched.setattr(spark.sparkContext, "_jsc", _Gone())
+        outcome = runner.run()
+    assert outcome.stopped == asked
+    assert [each.state for each in outcome.figures.values()] == ["stopped" if asked else "failed"]
+    assert (outcome.problem or "").startswith("" if asked else "Spark has ended before the run")
+    assert (outcome.problem is None) == asked
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_batch_that_fails_when_the_run_is_to_stop_is_to_be_done_again(
+    spark: "SparkSession", tmp_path: Path, stream: bool
+) -> None:
+    """Its workers may have been told to end, too."""
+    put(tmp_path, 0)
+    begun, told = tmp_path / "begun", tmp_path / "told"
+    os.mkfifo(begun)
+    os.mkfifo(told)
+    module = f"test_run_ended_{stream}"
+    (tmp_path / f"{module}.py").write_text(
+        f"def wait(n):\n    open({str(begun)!r}, 'w').close()\n    open({str(told)!r}).close()\n"
+        "    raise SystemError('told to end')\n"
+    )
+    text = f"""
+    [[step]]
+    name = "slow"
+    apply = {{ function = "{module}:wait", schema = "price double" }}
+    [[sink]]
+    parquet = "out"
+    """
+    head = HEAD if stream else HEAD.replace("stream = true\nmax_files = 1\n", "")
+    (tmp_path / "p.toml").write_text(f"python = ['{module}.py']\n" + head + text)
+    runner = Runner(load(tmp_path / "p.toml"), spark, once=True)
+
+    def stop_when_begun() -> None:
+        begun.open().close()
+        runner.stop()
+        told.open("w").close()
+
+    stopper = threading.Thread(target=stop_when_begun)
+    stopper.start()
+    outcome = runner.run()
+    stopper.join()
+    assert (outcome.problem, outcome.stopped) == (None, True)

@@ -38,6 +38,7 @@ from msgspec.structs import replace
 from stentor.composite import Pattern
 from stentor.errors import (
     InvalidConfiguration,
+    NameTaken,
     NotPermitted,
     Overloaded,
     StentorError,
@@ -60,6 +61,7 @@ from stentor.node.detection import (
     producer_of,
     unpack_memo,
 )
+from stentor.node.interest import Interest
 from stentor.node.journals import Journals
 from stentor.node.parts.carriage import Carriage
 from stentor.node.parts.durables import Durables
@@ -176,6 +178,7 @@ class Detectors:
     def subscribe(self, session: Session, message: m.Subscribe) -> Iterator[None] | None:
         """As `Subscribing.subscribe`; with a pattern, when what detects it is in force."""
         detection = message.detect
+        self._check_name(session, message)
         if detection is None:
             return self._subscribing.subscribe(session, message)
         self.check(session, message, detection)
@@ -188,6 +191,31 @@ class Detectors:
             hosted.pending.append((session, message))
             return None
         return self._attach(hosted, session, message)
+
+    def _check_name(self, session: Session, message: m.Subscribe) -> None:
+        """Raise if the name of a durable one is taken: by a detector, or by what is none."""
+        name, detection = message.durable, message.detect
+        if name is None:
+            return
+        if name.endswith(SUFFIX):
+            raise InvalidConfiguration(
+                f"durable={name!r} is what a detector keeps for itself; choose a name that does "
+                f"not end with {SUFFIX!r}"
+            )
+        is_detector = self._homes.is_known(self._homes.name(session, name + SUFFIX))
+        if detection is None and is_detector:
+            raise NameTaken(
+                f"durable={name!r} is a detector; go on with detect() and its pattern, or choose "
+                f"another name. `stentor durables` deletes it"
+            )
+        kept = self._durables.held.get(self._homes.name(session, name))
+        if detection is None or is_detector or kept is None:
+            return
+        if kept.interest != Interest([self._found_elsewhere(session, name, detection)]):
+            raise NameTaken(
+                f"durable={name!r} subscribes to {str(kept.interest)!r} and detects nothing; "
+                f"choose another name. `stentor durables` deletes it"
+            )
 
     def check(self, session: Session, message: m.Subscribe, detection: m.Detection) -> Pattern:
         """What a client wants to be detected; raise if that makes no sense or is not allowed."""
@@ -302,16 +330,17 @@ class Detectors:
         self, hosted: Hosted | None, session: Session, message: m.Subscribe
     ) -> Iterator[None] | None:
         """Subscribe a client to what is found."""
-        if hosted is None:  # it lives elsewhere, and is found by its name
-            assert message.detect is not None
-            more = self._homes.name(session, str(message.durable) + SUFFIX)
-            producer = producer_of(message.detect, session.owner, _digest(more))
-            wanted = detections_of(pattern_of(message.detect), producer)
-        else:
-            wanted = hosted.filter
-        return self.attach(
-            wanted, session, message, set() if hosted is None else hosted.subscribers
-        )
+        if hosted is not None:
+            return self.attach(hosted.filter, session, message, hosted.subscribers)
+        assert message.detect is not None
+        wanted = self._found_elsewhere(session, str(message.durable), message.detect)
+        return self.attach(wanted, session, message, set())
+
+    def _found_elsewhere(self, session: Session, name: str, detection: m.Detection) -> Filter:
+        """What a durable one finds, wherever it lives: that is known by its name."""
+        key = self._homes.name(session, name + SUFFIX)
+        producer = producer_of(detection, session.owner, _digest(key))
+        return detections_of(pattern_of(detection), producer)
 
     def attach(
         self, wanted: Filter, session: Session, message: m.Subscribe, subscribers: set[str]
@@ -663,11 +692,11 @@ class Detectors:
     def _forgotten(self, name: str) -> None:
         """A durable subscription was deleted, wherever it lived: so is what detects for it."""
         hosted = self.held.get(name + SUFFIX)
-        if hosted is not None and hosted.memo is not None:
-            held = hosted.session.subscriptions.get(NUMBER)
+        if hosted is not None:
             self._drop(hosted)
-            if held is not None and held[0].durable is not None:
-                self._homes.delete(held[0].durable)
+        durable = self._durables.held.get(name + SUFFIX)
+        if durable is not None and durable.memo:  # perhaps of one that cannot go on
+            self._homes.delete(durable)
 
     def _fail(self, hosted: Hosted, error: StentorError, code: str | None = None) -> None:
         """It cannot go on; all that are subscribed to it hear why."""

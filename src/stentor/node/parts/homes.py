@@ -395,6 +395,10 @@ class Homes:
         home = self.registry.get(name)
         return home.since if home is not None else None
 
+    def is_known(self, name: str) -> bool:
+        """Whether one lives here or elsewhere, as far as this broker has heard."""
+        return self.registry.get(name) is not None
+
     def lives_elsewhere(self, name: str) -> bool:
         """Whether it is known to live at another broker that can be reached."""
         home = self.registry.get(name)

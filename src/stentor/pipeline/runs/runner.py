@@ -10,6 +10,10 @@ batch is done again, but its work is; so a query may finish the batch that it is
 seconds, and is stopped between two. A batch that is no query gets the same time, and then its jobs
 are cancelled; so it runs in a thread of its own, under a tag by which Spark knows its jobs.
 
+A batch that fails once the run is told to stop counts as stopped, too: it is done again in the next
+run, which tells if it fails there. For whoever stops a run often ends all its processes at once, as
+systemd does: then Java, or a worker, is gone before the batch is done.
+
 *Progress.* A listener takes in what Spark says of each micro-batch, in a thread of Spark's own. A
 query may end before the last words about it have come, so those are asked for at the end.
 """
@@ -25,6 +29,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -44,6 +49,8 @@ _LOOK: Final = 0.1
 GRACE: Final = 30.0
 #: Seconds that a batch may take to end when its jobs are cancelled; then it is left to itself.
 _CANCELLING: Final = 10.0
+#: Seconds in which the run is told to stop, if whoever ended Java ends all processes.
+_TOLD: Final = 2.0
 
 
 @dataclass
@@ -95,16 +102,51 @@ class Runner:
         `PipelineError` if a table cannot be made at all; then nothing was started.
         """
         began = time.monotonic()
+        problem = None
+        try:
+            problem = self._run()
+        except Exception:
+            if not self._is_lost():
+                raise
+        if self._is_lost():
+            problem = self._lost()
+        unfinished = any(f.state == "stopped" for f in self.figures.values())
+        return Outcome(self.figures, problem, unfinished, time.monotonic() - began)
+
+    def _run(self) -> str | None:
         tables = self._tables()
         listener = _Listener(self)
         self.spark.streams.addListener(listener)
         try:
-            problem = self._batches(tables) or self._streams(tables) or self._wait()
+            return self._batches(tables) or self._streams(tables) or self._wait()
         finally:
             self._end()
             self.spark.streams.removeListener(listener)
-        unfinished = any(f.state == "stopped" for f in self.figures.values())
-        return Outcome(self.figures, problem, unfinished, time.monotonic() - began)
+
+    def _is_lost(self) -> bool:
+        """Whether Spark has ended before the run."""
+        java = self.spark.sparkContext._jsc
+        try:
+            return java is None or bool(java.sc().isStopped())
+        except (Py4JError, ConnectionError):
+            return True
+
+    def _lost(self) -> str | None:
+        """What was under way has ended with Spark; the problem, if the run was to go on."""
+        deadline = time.monotonic() + _TOLD
+        while not self._asked and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+        problem = None
+        if not self._asked:
+            problem = (
+                "Spark has ended before the run: its Java process was stopped or killed, or ran "
+                "out of memory; the next run goes on from the last checkpoint"
+            )
+        for each in self._queries.values():
+            if each.query is not None or each.figures.state in ("starting", "running"):
+                each.figures.problem = problem
+                self._changed(each, "failed" if problem else "stopped")
+        return problem
 
     def _tables(self) -> dict[str, DataFrame]:
         made = Tables(self.spark, self.pipeline)
@@ -128,6 +170,7 @@ class Runner:
                 stopped = not self._finished(job)
             finally:
                 job.cancel()
+            stopped = stopped or (job.problem is not None and self._asked)
             problem = None if stopped else job.problem
             each.figures.problem = problem
             self._changed(each, "stopped" if stopped else "failed" if problem else "done")
@@ -176,7 +219,7 @@ class Runner:
                     running = True
                     continue
                 error = each.query.exception()
-                if error is not None:
+                if error is not None and not self._asked:
                     each.figures.problem = f"sink {each.sink.name!r}: {cause(error)}"
                     self._changed(each, "failed")
                     return each.figures.problem
@@ -227,7 +270,8 @@ class Runner:
         if each.figures.state not in ("failed", "stopped"):
             # With `once`, a query that ends by itself has done all that was asked for.
             error = each.query.exception()
-            self._changed(each, "done" if error is None else "failed")
+            asked = "stopped" if self._asked else "failed"
+            self._changed(each, "done" if error is None else asked)
 
     # -- what is told
 

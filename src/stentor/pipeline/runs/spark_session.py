@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
@@ -45,6 +45,14 @@ def start_session(pipeline: Pipeline, *, master: str | None = None, log: Path) -
     chosen = master or pipeline.master or "local[*]"
     check_master(chosen)
     return _started(pipeline.name, chosen, pipeline.config, log)
+
+
+def stop_session(spark: SparkSession) -> None:
+    """End it; nothing is left to do if Java has ended before."""
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, ConnectionError):
+        spark.stop()
 
 
 @contextmanager
@@ -71,6 +79,8 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> Sp
         )
     # Errors in expressions are told by the run, in one line.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    # So is that Java has ended, which py4j logs with a traceback for each call, as nobody's logger.
+    logging.getLogger().addFilter(_is_not_of_py4j)
     try:
         with stderr_to(log):
             spark = session(name, master, **config)
@@ -86,6 +96,10 @@ def _started(name: str, master: str, config: Mapping[str, str], log: Path) -> Sp
         ) from error
     spark.sparkContext.setLogLevel("WARN")
     return spark
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager
