@@ -16,7 +16,7 @@ Choice: TypeAlias = Literal["round_robin", "least_loaded"]
 Order: TypeAlias = Literal["published", "priority"]
 #: When a detector consumes an event.
 DetectionPolicy: TypeAlias = Literal["best_effort", "guaranteed", "probabilistic"]
-#: Where a pattern is detected: the five policies of `stentor.composite.distribution`.
+#: Where a pattern is detected: the policies of `stentor.composite.distribution`.
 PlacementPolicy: TypeAlias = Literal[
     "minimum_latency",
     "minimum_bandwidth",
