@@ -10,6 +10,9 @@ processes that compile at the same time: two may give their code the same file n
 loads the other's. Nor does it notice that a kernel changed which another file's kernel calls. So a
 test process claims a cache directory of its own for as long as it lives, and empties it when any
 kernel's source differs from what the cache was made from.
+
+Ctrl-C. What a shell runs in the background ignores it, and so does whatever that starts. Tests that
+interrupt programs need these to hear it.
 """
 
 import fcntl
@@ -17,6 +20,7 @@ import hashlib
 import itertools
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
     from nursery import Nursery
     from overlay_processes import Overlay
     from pyspark.sql import SparkSession
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["stentor.testing.plugin", "pytester"]
 
