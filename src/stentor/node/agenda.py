@@ -1,4 +1,10 @@
-"""The agenda: what a broker's core asks its host to do, collected until the host takes it."""
+"""The agenda: what a broker's core asks its host to do, collected until the host takes it.
+
+Nearly all that a broker hears under load is publications, and these give few of its parts anything
+to do. So the agenda also tells whether the parts are at *rest*: all were asked, had nothing to do,
+and were not stirred since. Whatever is told to the core stirs them, but for publications and what
+has come of them on disk. Where these do give a part something to do, whoever notices stirs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,10 @@ from stentor.node.schedule import Delayed
 from stentor.node.session import Line
 from stentor.protocol.messages import BetweenBrokers, FromBroker, Origin
 from stentor.routing.protocol import Arm, Close, Message
+
+_AT_REST: Final = 0
+_ASKED: Final = 1
+_STIRRED: Final = 2
 
 #: Sessions with lower numbers have no connection: they belong to the broker itself.
 RESIDENTS: Final = -1_000
@@ -103,6 +113,7 @@ class Agenda:
 
     def __init__(self) -> None:
         self._actions: list[Action] = []
+        self._rest = _STIRRED
         #: Who lives in the broker itself, by the numbers of their sessions.
         self.residents: dict[int, Callable[[Any], None]] = {}
 
@@ -116,6 +127,7 @@ class Agenda:
         if session < RESIDENTS:
             hear = self.residents.get(session)
             if hear is not None:
+                self.stir()
                 hear(message)
             return
         self._actions.append(ToClient(session, message))
@@ -131,3 +143,23 @@ class Agenda:
         """What is to be done; it is no longer on the agenda."""
         actions, self._actions = self._actions, []
         return actions
+
+    # -- rest
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no part has anything to do but to pass on publications."""
+        return self._rest == _AT_REST
+
+    def stir(self) -> None:
+        """Some part may have something to do now."""
+        self._rest = _STIRRED
+
+    def ask(self) -> None:
+        """All parts are about to be asked what they have to say."""
+        self._rest = min(self._rest, _ASKED)
+
+    def idle(self) -> None:
+        """None of them has any work."""
+        if self._rest == _ASKED:
+            self._rest = _AT_REST

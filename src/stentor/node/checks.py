@@ -57,10 +57,10 @@ class Identity:
 
     def concerns(self, session: Session, headers: Headers) -> bool:
         producer, latest = session.producer, self._latest
-        return any(
-            source is None or source[0] != producer or source[1] > latest
-            for source in headers.sources
-        )
+        for source in headers.sources:
+            if source is None or source[0] != producer or source[1] > latest:
+                return True
+        return False
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
         id = envelope.id

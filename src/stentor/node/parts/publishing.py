@@ -166,13 +166,9 @@ class Publishing:
     def publish(self, session: Session, message: m.Publish) -> Iterator[None] | None:
         """Take a frame; one that is long in steps, of which all but the first are returned."""
         count = len(message.items)
-        window = self.window(session)
         # One frame alone is always taken: it may be older than the window is small.
-        if session.unanswered and session.unanswered + count > BEYOND_WINDOW * window:
-            raise ProtocolError(
-                f"{session.unanswered + count} publications are unanswered; at most {window} "
-                "are allowed at a time"
-            )
+        if session.unanswered:
+            self._check_window(session, session.unanswered + count)
         for index, key in message.retain.items():
             if not 0 <= index < count or text_problem(key) is not None:
                 raise ProtocolError(f"item {index} cannot be kept under {shown(key)}")
@@ -189,6 +185,13 @@ class Publishing:
         self._pauses.charge(session, count)
         steps = self._taken(session, message, entry)
         return None if next(steps, _DONE) is _DONE else self._pauses.passed(session, steps)
+
+    def _check_window(self, session: Session, unanswered: int) -> None:
+        window = self.window(session)
+        if unanswered > BEYOND_WINDOW * window:
+            raise ProtocolError(
+                f"{unanswered} publications are unanswered; at most {window} are allowed at a time"
+            )
 
     def rebound(self, window: int) -> None:
         """From now on a client may have so many unanswered."""
@@ -515,17 +518,22 @@ class Publishing:
         while self.waits_to_be_routed:
             if self._traffic.has_work:
                 self._traffic.work()
-                yield
-                continue
-            # As they are now: more may come until they have gone to everybody.
-            count, _ = _fitting(self._volatile[0], self._traffic.at_once, ROUTED_BYTES)
-            items, envelopes = self._volatile[0][:count], self._volatile[1][:count]
-            first = self._newest_volatile + 1
-            numbers = list(range(first, first + len(items)))
-            stream = self._journals.stream
-            batch = Batch(stream, numbers, items, envelopes, volatile=True)
-            self._traffic.route(batch, None, self._volatile_routed)
+            else:
+                self.route_some()
             yield
+
+    def route_some(self) -> None:
+        """Some of them, if there are any, and nothing is being passed on."""
+        items, envelopes = self._volatile
+        if not items:
+            return
+        # As they are now: more may come until they have gone to everybody.
+        count, _ = _fitting(items, self._traffic.at_once, ROUTED_BYTES)
+        first = self._newest_volatile + 1
+        numbers = list(range(first, first + count))
+        stream = self._journals.stream
+        batch = Batch(stream, numbers, items[:count], envelopes[:count], volatile=True)
+        self._traffic.route(batch, None, self._volatile_routed)
 
     def _volatile_routed(self, count: int) -> None:
         items, envelopes = self._volatile
@@ -584,6 +592,7 @@ class Publishing:
             self._arrived(session)
             self._done(session, entry)
             if then is not None:
+                self._agenda.stir()
                 then(None)
         if routed:
             session, entry, found, data, first, _, then = landed[0]
