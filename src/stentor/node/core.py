@@ -660,7 +660,7 @@ class Core:
     @property
     def wants_turn(self) -> bool:
         """Whether the host should come back at once, to `work` or to `take`."""
-        return self.has_work or bool(self._ready)
+        return bool(self._ready) or self.has_work
 
     def work(self) -> None:
         """Do one piece of something that can wait; the parts take turns."""
@@ -770,7 +770,7 @@ class Core:
         if handler is None:
             raise ProtocolError(f"a client cannot send {type(message).__name__}")
         if self.scoping.is_moving:
-            return chain(self.scoping.moved(), self._heard_later(id, message))
+            return self._stirring(chain(self.scoping.moved(), self._heard_later(id, message)))
         if isinstance(message, m.Publish):
             return self._hear(session, handler, message)
         self.stir()
@@ -787,6 +787,7 @@ class Core:
         yield from self.hear(id, message) or ()
 
     def _stirring(self, steps: Iterator[None]) -> Iterator[None]:
+        self.stir()
         for step in steps:
             yield step
             self.stir()
@@ -847,8 +848,8 @@ class Core:
 
     def hear_neighbor(self, neighbor: str, message: Any) -> Iterator[None]:
         """The same, in steps: a long message is dealt with as several short ones."""
-        self.stir()
         if self.carriage is not None:
+            self.stir()
             self.carriage.heard(neighbor, message)
             return
         handler = self._from_neighbors.get(type(message))

@@ -330,7 +330,8 @@ class Publishing:
                 items, envelopes, _, waiting = self._scopes.stamp(session, items, envelopes, [])
                 if waiting and not session.line.failed:
                     self._wait(session, entry, waiting)
-            self._note(envelopes)
+            for note in self._at_let_in:
+                note(envelopes)
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
             return
@@ -346,12 +347,14 @@ class Publishing:
         if self._scopes.active:
             items, envelopes, keys, delayed = self._scopes.stamp(session, items, envelopes, keys)
             size = sum(map(len, items))
-        self._note(envelopes)
+        for note in self._at_let_in:
+            note(envelopes)
         if handled:
             owners = [session.owner] * len(items)
             items, envelopes, keys, more = self._apart(owners, items, envelopes, keys)
             delayed = [*delayed, *more]
-        context = (session, entry, envelopes, size, self._put(delayed))
+        then = self._put(delayed) if delayed else None
+        context = (session, entry, envelopes, size, then)
         self._agenda.add(
             Append(items, session.producer, line.newest, line, keys, context, schedule=delayed)
         )
@@ -365,10 +368,6 @@ class Publishing:
         self._agenda.add(
             Append([], session.producer, line.newest, line, [], context, schedule=waiting)
         )
-
-    def _note(self, envelopes: list[Envelope]) -> None:
-        for note in self._at_let_in:
-            note(envelopes)
 
     def _apart(
         self,
@@ -397,6 +396,7 @@ class Publishing:
         """Have these on the schedule as soon as they are on disk."""
         if not delayed:
             return None
+        self._agenda.stir()
         for each in delayed:
             self._schedule.put(each)
 
@@ -429,7 +429,8 @@ class Publishing:
         if `owners` are given, the grants of who has published each.
         """
         line = session.line
-        self._note(envelopes)
+        for note in self._at_let_in:
+            note(envelopes)
         entry = session.opened(0, len(items))
         line.pending.append((line.newest, []))
         delayed = [*later]
@@ -467,7 +468,7 @@ class Publishing:
         line = session.line
         count = len(items)
         line.newest, repeated = _repeated(line.newest, envelopes)
-        keys = [(owned(session.owner, key), i) for i, key in retain.items()]
+        keys = [(owned(session.owner, key), i) for i, key in retain.items()] if retain else []
         if repeated:
             keep = [i for i in range(count) if i not in repeated]
             place = {i: new for new, i in enumerate(keep)}
