@@ -14,6 +14,7 @@ import scope_histories
 import settling_histories
 import takeover_histories
 
+from stentor.node.agenda import Agenda
 from stentor.node.core import Core
 
 HISTORIES: dict[str, tuple[Callable[[int], object], int]] = {
@@ -56,3 +57,24 @@ def test_parts_at_rest_have_nothing_to_do(rests: list[Core], kind: str) -> None:
     for seed in range(4_000, 4_000 + count):
         run(seed)
     assert rests
+
+
+def test_parts_are_at_rest_when_asked_since_they_were_stirred() -> None:
+    """To have no work is not enough: there may be something to say."""
+    agenda = Agenda()
+    agenda.idle()
+    assert not agenda.at_rest
+    agenda.ask()
+    assert not agenda.at_rest
+    agenda.idle()
+    assert agenda.at_rest
+    agenda.ask()
+    assert agenda.at_rest
+    agenda.stir()
+    assert not agenda.at_rest
+    agenda.idle()
+    assert not agenda.at_rest
+    agenda.ask()
+    agenda.stir()
+    agenda.idle()
+    assert not agenda.at_rest
