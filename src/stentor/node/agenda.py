@@ -18,10 +18,6 @@ from stentor.node.session import Line
 from stentor.protocol.messages import BetweenBrokers, FromBroker, Origin
 from stentor.routing.protocol import Arm, Close, Message
 
-_AT_REST: Final = 0
-_ASKED: Final = 1
-_STIRRED: Final = 2
-
 #: Sessions with lower numbers have no connection: they belong to the broker itself.
 RESIDENTS: Final = -1_000
 
@@ -113,7 +109,10 @@ class Agenda:
 
     def __init__(self) -> None:
         self._actions: list[Action] = []
-        self._rest = _STIRRED
+        #: Whether no part has anything to do but to pass on publications.
+        self.at_rest = False
+        #: Whether all of them were asked since they were stirred last.
+        self._asked = False
         #: Who lives in the broker itself, by the numbers of their sessions.
         self.residents: dict[int, Callable[[Any], None]] = {}
 
@@ -146,20 +145,14 @@ class Agenda:
 
     # -- rest
 
-    @property
-    def at_rest(self) -> bool:
-        """Whether no part has anything to do but to pass on publications."""
-        return self._rest == _AT_REST
-
     def stir(self) -> None:
         """Some part may have something to do now."""
-        self._rest = _STIRRED
+        self.at_rest = self._asked = False
 
     def ask(self) -> None:
         """All parts are about to be asked what they have to say."""
-        self._rest = min(self._rest, _ASKED)
+        self._asked = True
 
     def idle(self) -> None:
         """None of them has any work."""
-        if self._rest == _ASKED:
-            self._rest = _AT_REST
+        self.at_rest = self._asked

@@ -771,17 +771,24 @@ class Core:
             raise ProtocolError(f"a client cannot send {type(message).__name__}")
         if self.scoping.is_moving:
             return self._stirring(chain(self.scoping.moved(), self._heard_later(id, message)))
-        if isinstance(message, m.Publish):
-            return self._hear(session, handler, message)
-        self.stir()
-        if self.publishing.waits_to_be_routed:
-            # It came before what this may change.
-            routing = self.publishing.route_volatile()
-            next(routing, None)
+        publishes = isinstance(message, m.Publish)
+        if not publishes:
+            self.stir()
             if self.publishing.waits_to_be_routed:
-                return chain(routing, self._heard_later(id, message))
-        steps = self._hear(session, handler, message)
-        return None if steps is None else self._stirring(steps)
+                # It came before what this may change.
+                routing = self.publishing.route_volatile()
+                next(routing, None)
+                if self.publishing.waits_to_be_routed:
+                    return chain(routing, self._heard_later(id, message))
+        try:
+            steps: Iterator[None] | None = handler(session, message)
+        except ProtocolError:
+            raise
+        except StentorError as error:
+            number = getattr(message, "number", None)
+            self.agenda.to_client(session.id, m.Failure(error.code, str(error), number))
+            return None
+        return steps if publishes or steps is None else self._stirring(steps)
 
     def _heard_later(self, id: int, message: Any) -> Iterator[None]:
         yield from self.hear(id, message) or ()
@@ -791,17 +798,6 @@ class Core:
         for step in steps:
             yield step
             self.stir()
-
-    def _hear(self, session: Session, handler: Any, message: Any) -> Iterator[None] | None:
-        try:
-            steps: Iterator[None] | None = handler(session, message)
-        except ProtocolError:
-            raise
-        except StentorError as error:
-            number = getattr(message, "number", None)
-            self.agenda.to_client(session.id, m.Failure(error.code, str(error), number))
-            return None
-        return steps
 
     def block(self, id: int) -> None:
         """The client does not read what it is sent."""

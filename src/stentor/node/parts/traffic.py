@@ -91,8 +91,10 @@ class Traffic:
         self.counters = {"received": 0, "forwarded": 0, "off_path": 0, "kept_out": 0}
         #: What is being passed on, as far as it was not yet given to feeds, and what happens then.
         self._rest: Iterator[None] = iter(())
-        self._then: Callable[[int], None] | None = None
+        self._then: Callable[[int], None] = lambda count: None
         self._count = 0
+        #: Whether not all feeds have been given what was routed last.
+        self.has_work = False
         #: The newest notification that came of each stream, those that are volatile apart.
         self._newest: dict[tuple[m.StreamId, bool], int] = {}
 
@@ -144,16 +146,11 @@ class Traffic:
             del self._newest[next(iter(self._newest))]
         return numbers, items
 
-    @property
-    def has_work(self) -> bool:
-        """Whether not all feeds have been given what was routed last."""
-        return self._then is not None
-
     def work(self) -> None:
         """Give it to some of them."""
-        if self._then is not None and next(self._rest, self) is self:
-            then, self._then = self._then, None
-            then(self._count)
+        if self.has_work and next(self._rest, self) is self:
+            self.has_work = False
+            self._then(self._count)
 
     def passed(self) -> Iterator[None]:
         """What has to be done before anything else is routed, or anybody asks for something."""
@@ -209,6 +206,7 @@ class Traffic:
             then(count)
         else:
             self._rest, self._then, self._count = self._feed_all(batch, targets), then, count
+            self.has_work = True
             self.work()
         return count
 
