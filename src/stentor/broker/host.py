@@ -490,6 +490,11 @@ class Broker:
     # -- turns
 
     def changed(self) -> None:
+        """Something was done with a part of the core: see what follows of it, as `heard`."""
+        self.core.stir()
+        self.heard()
+
+    def heard(self) -> None:
         """Something was told to the core: see at the end of this turn what is to be done."""
         if self._turn is None:
             self._turn = self._loop.call_soon(self._work)
@@ -506,7 +511,7 @@ class Broker:
             if not core.wants_turn:
                 break
             if time.monotonic() > deadline:
-                self.changed()
+                self.heard()
                 break
 
     def _carry_out(self) -> None:
@@ -594,7 +599,7 @@ class Broker:
                 connection.last_heard = self._loop.time()
                 connection.resume_reading()
             self._held_back.clear()
-        self.changed()
+        self.heard()
 
     def hold_back(self, connection: Connection) -> None:
         """Read no more from this one until the journal has caught up."""
@@ -629,7 +634,7 @@ class Broker:
     def pass_time(self) -> None:
         """Tell the core what time it is, and see at the end of this turn what is to be done."""
         self.core.tick(self._loop.time() + self._ahead(), self._clock())
-        self.changed()
+        self.heard()
 
     def _ping(self, now: float, timeout: float) -> None:
         """Ask those who are silent for a sign of life; give up those who are too long."""
@@ -728,7 +733,7 @@ class Broker:
             del self._by_producer[client.producer]
         self._held_back.discard(client.connection)
         self.core.leave(client.id)
-        self.changed()
+        self.heard()
         _log.debug("client %s is gone%s", client.name, f": {error}" if error else "")
 
     def refused(self, connection: Connection, hello: m.Hello, error: StentorError) -> None:

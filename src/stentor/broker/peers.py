@@ -276,7 +276,7 @@ class ConnectedClient:
         yield from self.broker.core.hear(self.id, message) or ()
 
     def _dealt(self) -> None:
-        self.broker.changed()
+        self.broker.heard()
         if self.broker.journal.full:
             self.broker.hold_back(self.connection)
 
@@ -293,7 +293,7 @@ class ConnectedClient:
 
     def writable_again(self) -> None:
         self.broker.core.unblock(self.id)
-        self.broker.changed()
+        self.broker.heard()
 
     def closed(self, error: Exception | None) -> None:
         if self._leaving is not None:
@@ -387,7 +387,7 @@ class Link:
             raise ProtocolError(f"what {self.origin.broker!r} sent is invalid: {error}") from error
 
     def _dealt(self) -> None:
-        self.broker.changed()
+        self.broker.heard()
         self.grant()
         self.flush()
 

@@ -289,7 +289,7 @@ def metrics(broker: Broker) -> list[Metric]:
         gauge(
             "catching_up",
             "Subscriptions that read journals to catch up.",
-            sum(bool(s.feed.catching) for s in subscriptions),
+            sum(s.feed.is_catching for s in subscriptions),
         ),
         gauge("table_local", "Routing entries of own clients.", table.local),
         gauge("table_remote", "Routing entries of neighbors.", table.remote),

@@ -1,4 +1,10 @@
-"""The agenda: what a broker's core asks its host to do, collected until the host takes it."""
+"""The agenda: what a broker's core asks its host to do, collected until the host takes it.
+
+Nearly all that a broker hears under load is publications, and these give few of its parts anything
+to do. So the agenda also tells whether the parts are at *rest*: all were asked, had nothing to do,
+and were not stirred since. Whatever is told to the core stirs them, but for publications and what
+has come of them on disk. Where these do give a part something to do, whoever notices stirs.
+"""
 
 from __future__ import annotations
 
@@ -103,6 +109,10 @@ class Agenda:
 
     def __init__(self) -> None:
         self._actions: list[Action] = []
+        #: Whether no part has anything to do but to pass on publications.
+        self.at_rest = False
+        #: Whether all of them were asked since they were stirred last.
+        self._asked = False
         #: Who lives in the broker itself, by the numbers of their sessions.
         self.residents: dict[int, Callable[[Any], None]] = {}
 
@@ -116,6 +126,7 @@ class Agenda:
         if session < RESIDENTS:
             hear = self.residents.get(session)
             if hear is not None:
+                self.stir()
                 hear(message)
             return
         self._actions.append(ToClient(session, message))
@@ -131,3 +142,17 @@ class Agenda:
         """What is to be done; it is no longer on the agenda."""
         actions, self._actions = self._actions, []
         return actions
+
+    # -- rest
+
+    def stir(self) -> None:
+        """Some part may have something to do now."""
+        self.at_rest = self._asked = False
+
+    def ask(self) -> None:
+        """All parts are about to be asked what they have to say."""
+        self._asked = True
+
+    def idle(self) -> None:
+        """None of them has any work."""
+        self.at_rest = self._asked

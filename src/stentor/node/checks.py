@@ -46,21 +46,20 @@ class Identity:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    @property
-    def _latest(self) -> int:
+    def _latest(self) -> float:
         """The latest epoch that is taken.
 
         Nothing older is taken afterwards: one far in the future would end what others publish under
         the same name for good.
         """
-        return int((self._clock.time + EPOCH_AHEAD) * 1000)
+        return (self._clock.time + EPOCH_AHEAD) * 1000
 
     def concerns(self, session: Session, headers: Headers) -> bool:
-        producer, latest = session.producer, self._latest
-        return any(
-            source is None or source[0] != producer or source[1] > latest
-            for source in headers.sources
-        )
+        producer, latest = session.producer, self._latest()
+        for source in headers.sources:
+            if source is None or source[0] != producer or source[1] > latest:
+                return True
+        return False
 
     def problem(self, session: Session, envelope: Envelope) -> StentorError | None:
         id = envelope.id
@@ -69,7 +68,7 @@ class Identity:
             return InvalidNotification(
                 f"the id must name {session.producer!r} as its producer, not {shown(producer)}"
             )
-        if id.epoch > self._latest:
+        if id.epoch > self._latest():
             return InvalidNotification(
                 f"the epoch {id.epoch} is more than a day ahead of the clock of this broker; use "
                 "milliseconds since 1970, and set the clock that is wrong"

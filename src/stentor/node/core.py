@@ -609,8 +609,21 @@ class Core:
 
     def take(self) -> list[Action]:
         """What is to be done now."""
+        agenda = self.agenda
         if not self.traffic.has_work:
-            next(self.publishing.route_volatile(), None)
+            self.publishing.route_some()
+        if not agenda.at_rest:
+            agenda.ask()
+            self._tell()
+        self.deliveries.deliver()
+        if not self.deliveries.congested:
+            self.publishing.answer()
+        if not agenda.at_rest:
+            self._publish()
+        return agenda.take()
+
+    def _tell(self) -> None:
+        """What others have to hear of before they are given anything."""
         self.routing.withdraw()
         self.groups.tell()
         self.homes.tell()
@@ -619,9 +632,9 @@ class Core:
             self.meetings.tell()
         if not self.scoping.is_moving:  # neighbors hear of a change before they are asked
             self.probing.begin()
-        self.deliveries.deliver()
-        if not self.deliveries.congested:
-            self.publishing.answer()
+
+    def _publish(self) -> None:
+        """What parts publish or store on their own account, once all is delivered."""
         self.settlements.publish()
         self.scope_holds.look()
         self.scope_updates.look()
@@ -631,23 +644,30 @@ class Core:
         self.detectors.publish()
         self._durables.settle()
         self._offers.tell()
-        return self.agenda.take()
 
     @property
     def has_work(self) -> bool:
         """Whether `work` has something to do at once."""
-        for part in self._working:  # noqa: SIM110, asked often, and `any` takes twice as long
+        agenda = self.agenda
+        if agenda.at_rest:
+            return self.traffic.has_work or self.publishing.has_work
+        for part in self._working:
             if part.has_work:
                 return True
+        agenda.idle()
         return False
 
     @property
     def wants_turn(self) -> bool:
         """Whether the host should come back at once, to `work` or to `take`."""
-        return self.has_work or bool(self._ready)
+        return bool(self._ready) or self.has_work
 
     def work(self) -> None:
         """Do one piece of something that can wait; the parts take turns."""
+        if self.agenda.at_rest:
+            (self.traffic if self.traffic.has_work else self.publishing).work()
+            return
+        self.stir()
         working = self._working
         for _ in range(len(working)):
             part = working[0]
@@ -656,8 +676,13 @@ class Core:
                 part.work()
                 return
 
+    def stir(self) -> None:
+        """Something was done with one of the parts; see what follows of it."""
+        self.agenda.stir()
+
     def tick(self, now: float, clock: float) -> None:
         """Time has passed: `now` only goes forward, `clock` is seconds since 1970."""
+        self.stir()
         self.clock.now, self.clock.time = now, clock
         self.probing.tick()
         self.catching_up.tick()
@@ -677,6 +702,7 @@ class Core:
 
     def rebound(self, bounds: Bounds) -> None:
         """From now on these bounds hold, also for clients that are connected."""
+        self.stir()
         owners = bounds.owners
         self._schedule.resize(bounds.scheduled, bounds.scheduled_bytes, owners)
         self._durables.shares.resize(bounds.durables, owners)
@@ -712,6 +738,7 @@ class Core:
         scopes it is the `component` of that name, if not its own, with these attributes; `audits`
         if it reads journals whatever scopes say.
         """
+        self.stir()
         producer = name if producer is None else producer
         line = self.publishing.line(producer, name, newest)
         rules = may_publish, may_subscribe, may_advertise
@@ -723,6 +750,7 @@ class Core:
 
     def leave(self, id: int) -> None:
         """A client's connection is gone. What it had many of is taken down in several steps."""
+        self.stir()
         self._sessions.leave(id)
 
     def heard(self, id: int, message: Any) -> None:
@@ -742,19 +770,16 @@ class Core:
         if handler is None:
             raise ProtocolError(f"a client cannot send {type(message).__name__}")
         if self.scoping.is_moving:
-            return chain(self.scoping.moved(), self._heard_later(id, message))
-        if not isinstance(message, m.Publish) and self.publishing.waits_to_be_routed:
-            # It came before what this may change.
-            routing = self.publishing.route_volatile()
-            next(routing, None)
+            return self._stirring(chain(self.scoping.moved(), self._heard_later(id, message)))
+        publishes = isinstance(message, m.Publish)
+        if not publishes:
+            self.stir()
             if self.publishing.waits_to_be_routed:
-                return chain(routing, self._heard_later(id, message))
-        return self._hear(session, handler, message)
-
-    def _heard_later(self, id: int, message: Any) -> Iterator[None]:
-        yield from self.hear(id, message) or ()
-
-    def _hear(self, session: Session, handler: Any, message: Any) -> Iterator[None] | None:
+                # It came before what this may change.
+                routing = self.publishing.route_volatile()
+                next(routing, None)
+                if self.publishing.waits_to_be_routed:
+                    return chain(routing, self._heard_later(id, message))
         try:
             steps: Iterator[None] | None = handler(session, message)
         except ProtocolError:
@@ -763,15 +788,26 @@ class Core:
             number = getattr(message, "number", None)
             self.agenda.to_client(session.id, m.Failure(error.code, str(error), number))
             return None
-        return steps
+        return steps if publishes or steps is None else self._stirring(steps)
+
+    def _heard_later(self, id: int, message: Any) -> Iterator[None]:
+        yield from self.hear(id, message) or ()
+
+    def _stirring(self, steps: Iterator[None]) -> Iterator[None]:
+        self.stir()
+        for step in steps:
+            yield step
+            self.stir()
 
     def block(self, id: int) -> None:
         """The client does not read what it is sent."""
+        self.stir()
         self.deliveries.block(id)
         self.bulk_reads.block(id)
 
     def unblock(self, id: int) -> None:
         """It does again."""
+        self.stir()
         session = self._sessions.held.get(id)
         if session is not None:
             self.deliveries.unblock(session)
@@ -787,12 +823,14 @@ class Core:
 
         `place` is what the neighbor is to this broker, if the router does not know.
         """
+        self.stir()
         if self.carriage is None:
             self.scoping.link_up(neighbor)
         (self.carriage or self.overlay).link_up(neighbor, rights, place)
 
     def link_down(self, neighbor: str) -> None:
         """The link is gone, with everything that was on its way."""
+        self.stir()
         (self.carriage or self.overlay).link_down(neighbor)
 
     def is_unlinking(self, neighbor: str) -> bool:
@@ -807,11 +845,15 @@ class Core:
     def hear_neighbor(self, neighbor: str, message: Any) -> Iterator[None]:
         """The same, in steps: a long message is dealt with as several short ones."""
         if self.carriage is not None:
+            self.stir()
             self.carriage.heard(neighbor, message)
             return
         handler = self._from_neighbors.get(type(message))
         if handler is None:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
+        yield from self._stirring(self._heard_from(neighbor, handler, message))
+
+    def _heard_from(self, neighbor: str, handler: Any, message: Any) -> Iterator[None]:
         yield from self.routing.linked(neighbor)
         yield from self.scoping.moved()
         for portion in portions(message):
@@ -821,6 +863,7 @@ class Core:
 
     def broken(self, stream: m.StreamId, neighbor: str | None = None) -> m.Streams | None:
         """What to say to a neighbor in place of notifications that were dropped on the way."""
+        self.stir()
         return self.overlay.broken(stream, neighbor)
 
     def announce_as(self, addresses: Iterable[str]) -> None:
@@ -838,15 +881,18 @@ class Core:
 
     def failed(self, context: Any, error: StentorError) -> None:
         """What was appended could not be stored, nor anything of this producer behind it."""
+        self.stir()
         self.publishing.failed(context, error)
 
     def stored(self, hear: Hear | None, error: StentorError | None) -> None:
         """The state of a durable subscription is on disk, or could not be stored."""
+        self.stir()
         if hear is not None:
             hear(error)
 
     def restore(self, durables: dict[str, bytes]) -> None:
         """Take up the durable subscriptions that were stored."""
+        self.stir()
         self.wanted.restore(durables.pop(STORED, None))
         self.scoping.restore(durables)
         self.homes.restore(durables)
@@ -856,16 +902,19 @@ class Core:
 
     def restore_detectors(self) -> None:
         """Take up the detectors that were stored, by the rules that `detectors.rules` tells."""
+        self.stir()
         self.detectors.restore()
 
     def restore_schedule(self, scheduled: Iterable[Scheduled]) -> None:
         """Take up what was on disk to be delivered later."""
+        self.stir()
         scheduled = list(scheduled)
         self.scheduling.schedule.restore(scheduled)
         self.scope_holds.restore(scheduled)
 
     def pause(self, paused: bool) -> None:
         """Whether what is kept here is being handed over, and is to stay as it is."""
+        self.stir()
         for part in (self.scheduling, self.homes, self.settlements, self.transactions):
             part.paused = paused
 
@@ -873,6 +922,7 @@ class Core:
         self, stream: m.StreamId, durables: dict[str, bytes]
     ) -> dict[str, bytes | None]:
         """Take over durable subscriptions of a broker that was removed; what is to be stored."""
+        self.stir()
         return self.homes.adopt(stream, durables)
 
     @property
@@ -882,6 +932,7 @@ class Core:
 
     def adopt(self, log: Log) -> None:
         """Answer for the journal of a broker that was removed."""
+        self.stir()
         self.overlay.adopt(log)
         self.homes.succeed(log.stream)
         if self.meetings is not None:

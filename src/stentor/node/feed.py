@@ -203,7 +203,6 @@ class Feed:
         self.blocks = overflow == "block"
         self._probe = probe
         self._made = made
-        #: Whether it is owed everything since then, and not just wants what there is.
         #: Whether it owes its subscriber all that is published from now on.
         self.begun = resumed
         self._queue: deque[Run] = deque()
@@ -215,8 +214,9 @@ class Feed:
         #: Bytes of what waits, and of what is buffered.
         self._bytes = 0
         self._buffered_bytes = 0
-        #: Fetches that are under way.
+        #: Fetches that are under way, and streams whose journals it reads.
         self._fetching = 0
+        self._catching = 0
         self.dropped = 0
         self.delivered = 0
         #: A subscriber that must be disconnected, by its own policy.
@@ -232,7 +232,7 @@ class Feed:
         #: Stretches of streams in which something was dropped; who has taken note empties it.
         self.drops: list[tuple[StreamId, list[int]]] = []
         for stream, position in (positions or {}).items():
-            self._streams[stream] = _Reading(CATCHING, position, known=True, probe=probe)
+            self._add(stream, _Reading(CATCHING, position, known=True, probe=probe))
 
     # -- what is known
 
@@ -278,6 +278,11 @@ class Feed:
     def settled(self) -> bool:
         """Whether the feed is live on all streams that come."""
         return all(reading.mode in (LIVE, AWAY) for reading in self._streams.values())
+
+    @property
+    def is_catching(self) -> bool:
+        """Whether it reads a journal."""
+        return self._catching > 0
 
     @property
     def catching(self) -> list[StreamId]:
@@ -362,7 +367,7 @@ class Feed:
         if self.overflow in ("spill", "block"):
             if not reading.known:  # of a stream that it has just joined
                 reading.position, reading.known = run.offsets[0] - 1, True
-            reading.mode = CATCHING
+            self._turn(reading, CATCHING)
             reading.cover = run.offsets[-1]
             return
         if self.overflow == "disconnect":  # and it comes back to this position
@@ -483,7 +488,7 @@ class Feed:
                 self._append(new)
                 reading.position = new.offsets[-1]
         self._clear(reading)
-        reading.mode = LIVE
+        self._turn(reading, LIVE)
 
     def _append(self, run: Run) -> None:
         self._queue.append(run)
@@ -510,8 +515,18 @@ class Feed:
         reading = self._streams.get(stream)
         if reading is None:
             mode = JOINING if self.since is None else CATCHING
-            reading = self._streams[stream] = _Reading(mode, probe=self._probe)
+            reading = self._add(stream, _Reading(mode, probe=self._probe))
         return reading
+
+    def _add(self, stream: StreamId, reading: _Reading) -> _Reading:
+        self._streams[stream] = reading
+        self._catching += reading.mode == CATCHING
+        return reading
+
+    def _turn(self, reading: _Reading, mode: int) -> None:
+        """From now on the stream is read in this mode."""
+        self._catching += (mode == CATCHING) - (reading.mode == CATCHING)
+        reading.mode = mode
 
     def interrupted(self, stream: StreamId, probe: int) -> None:
         """Something of the stream may have been lost on its way; `probe` will be sent after it."""
@@ -525,7 +540,7 @@ class Feed:
         if reading.known:
             self._claimed[stream] = reading.position
         self._clear(reading)
-        reading.mode = CATCHING
+        self._turn(reading, CATCHING)
         reading.cover = None
         reading.floor = 0
         reading.at_head = False
@@ -559,7 +574,7 @@ class Feed:
                     reading.position = max(reading.position, head)
                     self.began[stream] = head
                     reading.known = True
-                    reading.mode = LIVE if reading.probe <= probe else CATCHING
+                    self._turn(reading, LIVE if reading.probe <= probe else CATCHING)
             elif reading.mode == CATCHING and reading.cover is None and reading.probe <= probe:
                 reading.cover = max(head, reading.floor)
                 if stream not in self._claimed:  # or the journal must tell: it may be ahead of this
@@ -572,7 +587,7 @@ class Feed:
             self.since, self.begun = self._made, True
             for reading in self._streams.values():
                 if reading.mode == JOINING:  # it cannot be reached
-                    reading.mode = CATCHING
+                    self._turn(reading, CATCHING)
         return begins
 
     def _presume(self, stream: StreamId, head: int, probe: int, begins: bool) -> None:
@@ -585,9 +600,9 @@ class Feed:
             return
         if reading.probe <= probe:
             self._clear(reading)
-            reading.mode = AWAY
+            self._turn(reading, AWAY)
         else:
-            reading.mode = CATCHING
+            self._turn(reading, CATCHING)
 
     def skip(self, stream: StreamId, position: int) -> None:
         """Up to here the stream holds nothing that this feed was ever owed."""

@@ -61,6 +61,7 @@ class Words:
         """Listen, if nobody does; first to what was said since some time."""
         if self.is_heard:
             return
+        self._agenda.stir()
         producer = f"words of {self._journals.stream} {self._id}"
         line = self._publishing.line(producer, producer, None)
         session = Session(self._id, producer, producer, line)
@@ -75,6 +76,7 @@ class Words:
     def end(self) -> None:
         """Listen no more."""
         if self.is_heard:
+            self._agenda.stir()
             self._sessions.leave(self._id)
 
     def _told(self, message: Any) -> None:

@@ -117,22 +117,25 @@ class Deliveries:
 
     def deliver(self) -> None:
         """Give consumers what they have credit for; if that is much, the rest has to wait."""
-        if not self._ready:
+        ready, held = self._ready, self._subscriptions.held
+        if not ready:
             return
         most = self.counters["delivered"] + DELIVERED_AT_ONCE
         messages = len(self._agenda) + SERVED_AT_ONCE
-        for id in list(islice(self._ready, SERVED_AT_ONCE)):
+        for id in list(islice(ready, SERVED_AT_ONCE)):
             if self.counters["delivered"] >= most or len(self._agenda) >= messages:
                 return
-            self._ready.discard(id)
-            subscription = self._subscriptions.held.get(id)
+            del ready[id]
+            subscription = held.get(id)
             if subscription is not None:
                 self._deliver(subscription)
 
     def _deliver(self, subscription: Subscription) -> None:
         feed = subscription.feed
         to_client, note = self._agenda.to_client, self._trail.note
-        if subscription.rests(self._clock.now):
+        if subscription.settling is not None:
+            self._agenda.stir()
+        if subscription.rests_until and subscription.rests(self._clock.now):
             self._resting.add(feed.id)
             return
         for consumer, run in subscription.deliveries(self.blocked, self._clock.time):
@@ -152,7 +155,8 @@ class Deliveries:
                     consumer.number, run.stream, offsets, items, run.retained, run.attempt
                 )
                 to_client(consumer.session, message)
-        self.counters["expired"] += subscription.take_expired()
+        if feed.perishable or subscription.settling is not None:
+            self.counters["expired"] += subscription.take_expired()
         if feed.dropped > subscription.told_dropped:
             lost = feed.dropped - subscription.told_dropped
             subscription.told_dropped = feed.dropped
@@ -160,7 +164,8 @@ class Deliveries:
                 note("dropped", feed.id, 0, stream, offsets)
             feed.drops.clear()
             self._hooks.tell("drop", Dropped(feed.id, f"{lost} too many for its queue"))
-        self._note_congestion(feed)
+        if feed.blocks:
+            self._note_congestion(feed)
         if feed.overflowed:
             for consumer in subscription.consumers:
                 text = (
@@ -168,14 +173,15 @@ class Deliveries:
                     "overflow policy"
                 )
                 self._agenda.add(CloseClient(consumer.session, QueueOverflow.code, text))
-        if feed.catching:
+        if feed.is_catching:
+            self._agenda.stir()
             self._hungry.add(feed.id)
         if subscription.has_more(self.blocked):
             self._ready.add(feed.id)
 
     def _measure(self, feed: Feed, run: Run) -> None:
         """How long ago the first of these was published, if it is given live."""
-        if feed.catching or run.retained or run.attempt > 1:
+        if feed.is_catching or run.retained or run.attempt > 1:
             return
         published = decode_header(run.items[0]).time
         if isinstance(published, datetime):

@@ -61,6 +61,7 @@ class Meetings:
 
     def _hold(self, keys: list[str]) -> None:
         if keys:
+            self._agenda.stir()
             self._routing.tell(self._router.hold(keys))
 
     @property

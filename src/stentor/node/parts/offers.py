@@ -219,7 +219,10 @@ class Offers:
         return not places <= before
 
     def _routed(self, producer: str) -> None:
-        self._going.extend(self._outliving.pop(producer, ()))
+        over = self._outliving.pop(producer, None)
+        if over:
+            self._going.extend(over)
+            self._agenda.stir()
 
     def hush(self) -> None:
         """Tell nobody any longer what is asked for, which is for what has been asked for so far."""

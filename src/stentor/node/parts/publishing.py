@@ -166,13 +166,9 @@ class Publishing:
     def publish(self, session: Session, message: m.Publish) -> Iterator[None] | None:
         """Take a frame; one that is long in steps, of which all but the first are returned."""
         count = len(message.items)
-        window = self.window(session)
         # One frame alone is always taken: it may be older than the window is small.
-        if session.unanswered and session.unanswered + count > BEYOND_WINDOW * window:
-            raise ProtocolError(
-                f"{session.unanswered + count} publications are unanswered; at most {window} "
-                "are allowed at a time"
-            )
+        if session.unanswered:
+            self._check_window(session, session.unanswered + count)
         for index, key in message.retain.items():
             if not 0 <= index < count or text_problem(key) is not None:
                 raise ProtocolError(f"item {index} cannot be kept under {shown(key)}")
@@ -189,6 +185,13 @@ class Publishing:
         self._pauses.charge(session, count)
         steps = self._taken(session, message, entry)
         return None if next(steps, _DONE) is _DONE else self._pauses.passed(session, steps)
+
+    def _check_window(self, session: Session, unanswered: int) -> None:
+        window = self.window(session)
+        if unanswered > BEYOND_WINDOW * window:
+            raise ProtocolError(
+                f"{unanswered} publications are unanswered; at most {window} are allowed at a time"
+            )
 
     def rebound(self, window: int) -> None:
         """From now on a client may have so many unanswered."""
@@ -327,7 +330,8 @@ class Publishing:
                 items, envelopes, _, waiting = self._scopes.stamp(session, items, envelopes, [])
                 if waiting and not session.line.failed:
                     self._wait(session, entry, waiting)
-            self._note(envelopes)
+            for note in self._at_let_in:
+                note(envelopes)
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
             return
@@ -343,12 +347,14 @@ class Publishing:
         if self._scopes.active:
             items, envelopes, keys, delayed = self._scopes.stamp(session, items, envelopes, keys)
             size = sum(map(len, items))
-        self._note(envelopes)
+        for note in self._at_let_in:
+            note(envelopes)
         if handled:
             owners = [session.owner] * len(items)
             items, envelopes, keys, more = self._apart(owners, items, envelopes, keys)
             delayed = [*delayed, *more]
-        context = (session, entry, envelopes, size, self._put(delayed))
+        then = self._put(delayed) if delayed else None
+        context = (session, entry, envelopes, size, then)
         self._agenda.add(
             Append(items, session.producer, line.newest, line, keys, context, schedule=delayed)
         )
@@ -362,10 +368,6 @@ class Publishing:
         self._agenda.add(
             Append([], session.producer, line.newest, line, [], context, schedule=waiting)
         )
-
-    def _note(self, envelopes: list[Envelope]) -> None:
-        for note in self._at_let_in:
-            note(envelopes)
 
     def _apart(
         self,
@@ -394,6 +396,7 @@ class Publishing:
         """Have these on the schedule as soon as they are on disk."""
         if not delayed:
             return None
+        self._agenda.stir()
         for each in delayed:
             self._schedule.put(each)
 
@@ -426,7 +429,8 @@ class Publishing:
         if `owners` are given, the grants of who has published each.
         """
         line = session.line
-        self._note(envelopes)
+        for note in self._at_let_in:
+            note(envelopes)
         entry = session.opened(0, len(items))
         line.pending.append((line.newest, []))
         delayed = [*later]
@@ -464,7 +468,7 @@ class Publishing:
         line = session.line
         count = len(items)
         line.newest, repeated = _repeated(line.newest, envelopes)
-        keys = [(owned(session.owner, key), i) for i, key in retain.items()]
+        keys = [(owned(session.owner, key), i) for i, key in retain.items()] if retain else []
         if repeated:
             keep = [i for i in range(count) if i not in repeated]
             place = {i: new for new, i in enumerate(keep)}
@@ -515,17 +519,22 @@ class Publishing:
         while self.waits_to_be_routed:
             if self._traffic.has_work:
                 self._traffic.work()
-                yield
-                continue
-            # As they are now: more may come until they have gone to everybody.
-            count, _ = _fitting(self._volatile[0], self._traffic.at_once, ROUTED_BYTES)
-            items, envelopes = self._volatile[0][:count], self._volatile[1][:count]
-            first = self._newest_volatile + 1
-            numbers = list(range(first, first + len(items)))
-            stream = self._journals.stream
-            batch = Batch(stream, numbers, items, envelopes, volatile=True)
-            self._traffic.route(batch, None, self._volatile_routed)
+            else:
+                self.route_some()
             yield
+
+    def route_some(self) -> None:
+        """Some of them, if there are any, and nothing is being passed on."""
+        items, envelopes = self._volatile
+        if not items:
+            return
+        # As they are now: more may come until they have gone to everybody.
+        count, _ = _fitting(items, self._traffic.at_once, ROUTED_BYTES)
+        first = self._newest_volatile + 1
+        numbers = list(range(first, first + count))
+        stream = self._journals.stream
+        batch = Batch(stream, numbers, items[:count], envelopes[:count], volatile=True)
+        self._traffic.route(batch, None, self._volatile_routed)
 
     def _volatile_routed(self, count: int) -> None:
         items, envelopes = self._volatile
@@ -584,6 +593,7 @@ class Publishing:
             self._arrived(session)
             self._done(session, entry)
             if then is not None:
+                self._agenda.stir()
                 then(None)
         if routed:
             session, entry, found, data, first, _, then = landed[0]

@@ -403,7 +403,7 @@ class Subscribing:
         self._settlements.begin(subscription)
         interest = subscription.interest
         self._routing.subscribe(feed.id, interest.narrowed(interest))
-        if feed.catching:
+        if feed.is_catching:
             self._hungry.add(feed.id)
 
     def _take_over(self, id: str) -> None:

@@ -24,7 +24,8 @@ for something (`passed`), so that whoever asks does so before it was routed or a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -90,7 +91,10 @@ class Traffic:
         self.counters = {"received": 0, "forwarded": 0, "off_path": 0, "kept_out": 0}
         #: What is being passed on, as far as it was not yet given to feeds, and what happens then.
         self._rest: Iterator[None] = iter(())
-        self._then: Callable[[], None] | None = None
+        self._then: Callable[[int], None] = lambda count: None
+        self._count = 0
+        #: Whether not all feeds have been given what was routed last.
+        self.has_work = False
         #: The newest notification that came of each stream, those that are volatile apart.
         self._newest: dict[tuple[m.StreamId, bool], int] = {}
 
@@ -142,16 +146,11 @@ class Traffic:
             del self._newest[next(iter(self._newest))]
         return numbers, items
 
-    @property
-    def has_work(self) -> bool:
-        """Whether not all feeds have been given what was routed last."""
-        return self._then is not None
-
     def work(self) -> None:
         """Give it to some of them."""
-        if self._then is not None and next(self._rest, self) is self:
-            then, self._then = self._then, None
-            then()
+        if self.has_work and next(self._rest, self) is self:
+            self.has_work = False
+            self._then(self._count)
 
     def passed(self) -> Iterator[None]:
         """What has to be done before anything else is routed, or anybody asks for something."""
@@ -202,13 +201,24 @@ class Traffic:
         for destination, indexes in targets.items():
             if not isinstance(destination, Local):
                 self._forward(str(destination.id), batch, indexes)
-        self._rest = self._feed(batch, targets)
-        self._then = lambda: then(count)
-        self.work()
+        if len(targets) <= FED_AT_ONCE:
+            self._feed(batch, targets.items())
+            then(count)
+        else:
+            self._rest, self._then, self._count = self._feed_all(batch, targets), then, count
+            self.has_work = True
+            self.work()
         return count
 
-    def _feed(self, batch: Batch, targets: dict[Destination, list[int]]) -> Iterator[None]:
+    def _feed_all(self, batch: Batch, targets: dict[Destination, list[int]]) -> Iterator[None]:
         """Give it to the feeds here, in steps."""
+        waiting = iter(targets.items())
+        while some := list(islice(waiting, FED_AT_ONCE)):
+            self._feed(batch, some)
+            yield
+
+    def _feed(self, batch: Batch, targets: Iterable[tuple[Destination, list[int]]]) -> None:
+        """Give it to some feeds here."""
         stream, offsets, items, envelopes, volatile = batch
         held, ready, scoped = self._subscriptions.held, self._ready, self._scopes.active
         stamps, bare = None, items
@@ -216,9 +226,7 @@ class Traffic:
             stamps = {id(each.stamp): each.stamp for each in envelopes}.values()
             bare = without_stamps(items)  # once for all of them
         perishable = any(map(_handling, envelopes))
-        for i, (destination, indexes) in enumerate(targets.items(), 1):
-            if not i % FED_AT_ONCE:
-                yield
+        for destination, indexes in targets:
             if not isinstance(destination, Local):
                 continue
             subscription = held.get(destination.id)
