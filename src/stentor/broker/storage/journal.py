@@ -563,12 +563,12 @@ class Journal:
         try:
             if self._may_expire:
                 self._may_expire = False
-                removed = self._writer.removed_wanted
                 self._writer.expire()
-                self._tell_removed(self._writer.removed_wanted - removed)
                 return 0.0
+            removed = self._writer.removed_wanted
             low = self._writer.planned()
             if low is not None:
+                self._tell_removed(self._writer.removed_wanted - removed, low)
                 self._post(self._retire, low)
             if self._writer.chore():
                 return 0.0
@@ -593,7 +593,7 @@ class Journal:
         self._upkeep_fails = False
         return _IDLE
 
-    def _tell_removed(self, count: int) -> None:
+    def _tell_removed(self, count: int, low: int) -> None:
         """Retention took what a durable subscription needs; the log says so now and then."""
         now = time.monotonic()
         if count and now >= self._tell_again:
@@ -603,7 +603,7 @@ class Journal:
                 "%d on; they are told of a gap. Raise retention.durable_seconds and durable_bytes, "
                 "or delete those that nobody needs",
                 self._path or "the journal in memory",
-                self._writer.state.low - count,
+                low - count,
                 extra={"event": "unconfirmed_removed"},
             )
 

@@ -328,6 +328,9 @@ class Writer:
             self._expiring = False
             return None
         self._planned = low
+        # From here on nobody finds it any more, nor that it was needed.
+        wanted = low if self.wanted is None else max(self.wanted, self.state.low)
+        self.removed_wanted += max(0, low - wanted)
         return low
 
     def _bounds(self, last: int) -> tuple[float | None, int | None]:
@@ -350,7 +353,6 @@ class Writer:
     def expire(self) -> None:
         """Delete what is below the planned offset."""
         low, self._planned = self._planned, 0
-        wanted = low if self.wanted is None else max(self.wanted, self.state.low)
         state = replace(self.state, low=low, commits=self.state.commits + 1)
         with transaction(self._db):
             (weight,) = self._db.execute(
@@ -363,7 +365,6 @@ class Writer:
         self._finished(0)
         self._look_at_oldest()
         self._vacuuming = True
-        self.removed_wanted += max(0, low - wanted)
 
     def _look_at_oldest(self) -> None:
         row = self._db.execute(
