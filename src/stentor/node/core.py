@@ -38,6 +38,9 @@ hears which message.
     pulses         how far streams are by which time, for detectors   pulses.py
     inquiries      why somebody has a notification, or has not        inquiries.py
 
+Publications that pass through concern few of them. All parts are asked what they have to do when
+something has stirred them (`agenda`), which is whatever else the core is told.
+
 What several parts look at is given to each in its constructor: the `sessions` of clients, the
 `subscriptions`, the `journals`, the `directory` of brokers, the `borders` with neighbors, the
 `clock`, the `agenda` of what is to be done, and two queues of subscriptions: those that are `ready`
@@ -851,7 +854,15 @@ class Core:
         handler = self._from_neighbors.get(type(message))
         if handler is None:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
-        yield from self._stirring(self._heard_from(neighbor, handler, message))
+        steps = self._heard_from(neighbor, handler, message)
+        if (
+            isinstance(message, m.Forward)
+            and not self.routing.is_linking(neighbor)
+            and not self.scoping.is_moving
+        ):
+            yield from steps
+        else:
+            yield from self._stirring(steps)
 
     def _heard_from(self, neighbor: str, handler: Any, message: Any) -> Iterator[None]:
         yield from self.routing.linked(neighbor)

@@ -226,6 +226,10 @@ class Routing:
             self.work()
             yield
 
+    def is_linking(self, neighbor: str) -> bool:
+        """Whether the neighbor has not yet been told everything."""
+        return neighbor in self._linking
+
     def link_down(self, neighbor: str) -> None:
         """The link is gone. What was asked for and offered there goes in several steps."""
         self._linking.pop(neighbor, None)
