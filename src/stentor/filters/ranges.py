@@ -176,9 +176,11 @@ class Ranges:
     @property
     def pieces(self) -> list[Piece]:
         """The maximal intervals, each as (lower cut, upper cut); None where it has no end."""
-        cuts: list[Cut | None] = [*([None] if self.starts else []), *self.cuts]
+        cuts: tuple[Cut | None, ...] = (None, *self.cuts) if self.starts else self.cuts
+        if len(cuts) == 2:
+            return [(cuts[0], cuts[1])]
         if len(cuts) & 1:
-            cuts.append(None)
+            cuts = (*cuts, None)
         return list(zip(cuts[::2], cuts[1::2], strict=True))
 
     @property
