@@ -158,8 +158,8 @@ class Core:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
         The router is one that brokers run, or a `Router` that carries notifications by itself.
-        `ids` is by what it knows neighbors, where that is not their names, and `wording` how it
-        tells them of filters. `draw` gives the numbers of requests, which otherwise nobody can
+        `ids` is by what it knows neighbors, where that is not their names, and `wording` how filters
+        are told. `draw` gives the numbers of requests, which otherwise nobody can
         foresee.
         """
         self.name = name
@@ -185,6 +185,7 @@ class Core:
         holdings = Holdings(journals) if meets else None
         stock = Stock() if meets else None
         assurance = Assurance(directory, marks)
+        wording = wording or Wording()
         fetches = Fetches(draw)
         routing: Routing | Carriage
         self.traffic: Traffic | Carriage
@@ -208,7 +209,7 @@ class Core:
                 agenda=agenda,
                 assurance=assurance,
                 ids=ids or {},
-                wording=wording or Wording(),
+                wording=wording,
                 holdings=holdings,
             )
             self.traffic = traffic = Traffic(
@@ -397,6 +398,7 @@ class Core:
             clock=time,
             agenda=agenda,
             scopes=scopes,
+            read=wording.received,
             most=bounds.subscriptions,
         )
         self.rosters = Rosters(
@@ -448,6 +450,7 @@ class Core:
             clock=time,
             agenda=agenda,
             scopes=scopes,
+            read=wording.received,
             most=bounds.subscriptions,
             queue=bounds.queue,
         )

@@ -33,7 +33,6 @@ from stentor.model.identity import NotificationId
 from stentor.model.notification import Notification
 from stentor.model.seen import SeenIds
 from stentor.model.stamp import without_stamps
-from stentor.node.reading import received
 from stentor.node.settling import Key
 from stentor.protocol import messages as m
 from stentor.protocol.messages import Positions, StreamId
@@ -891,7 +890,8 @@ class Client:
                     assert not inbox.kept or not message.resumed, f"{inbox.kept} are lost"
                     inbox.settle(inbox.filters.values())
             case m.Amended(_, added, removed) if inbox is not None:
-                inbox.amended(list(map(received, added)), list(map(received, removed)))
+                read = self.host.wording.received
+                inbox.amended(list(map(read, added)), list(map(read, removed)))
             case m.Ended(_, code, _, instead, cut_off) if inbox is not None:
                 if code == GroupElsewhere.code:
                     inbox.in_force = None
