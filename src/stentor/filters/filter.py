@@ -203,7 +203,8 @@ class Filter:
     @property
     def is_always(self) -> bool:
         """Everything matches it: it is the empty filter."""
-        return len(self.conjuncts) == 1 and self.conjuncts[0] == Conjunct({})
+        found = self.conjuncts
+        return len(found) == 1 and not found[0].constraints and not found[0].residuals
 
     def covers(self, other: Filter) -> bool:
         """Whether this filter matches everything that `other` matches."""

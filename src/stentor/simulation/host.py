@@ -83,8 +83,10 @@ class _NoTrace(Trace):
 
     __slots__ = ()
 
-    def append(self, action: Action) -> None:
+    def append(self, *_: Any, **__: Any) -> None:
         pass
+
+    sub = unsub = adv = unadv = pub = notify = quiescent = append
 
     def pop(self) -> Action:
         return Internal()
