@@ -105,13 +105,14 @@ class _Routers:
     def __init__(self, routing: str, filters: list[Filter]) -> None:
         self._routers = {id: tree_router(id, routing) for id in (BROKER, NEIGHBOR)}
         self._last = 0
+        self._clients = len(filters[::FILTERS_PER_CLIENT])
         self._carry(BROKER, self._routers[BROKER].link_up(NEIGHBOR))
         self._carry(NEIGHBOR, self._routers[NEIGHBOR].link_up(BROKER))
         self.held = [self.add(place, filter) for place, filter in enumerate(filters)]
 
     def add(self, place: int, filter: Filter) -> FilterId:
         self._last += 1
-        id = FilterId("client", self._last)
+        id = FilterId(f"c{place % self._clients}", self._last)
         self._carry(BROKER, self._routers[BROKER].subscribe(id, filter))
         return id
 
