@@ -158,9 +158,9 @@ class Core:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
         The router is one that brokers run, or a `Router` that carries notifications by itself.
-        `ids` is by what it knows neighbors, where that is not their names, and `wording` how filters
-        are told. `draw` gives the numbers of requests, which otherwise nobody can
-        foresee.
+        `ids` is by what it knows neighbors, where that is not their names, and `wording` how it is
+        told of filters and tells them. `draw` gives the numbers of requests, which otherwise nobody
+        can foresee.
         """
         self.name = name
         self.hooks = hooks = hooks or Hooks()

@@ -1,4 +1,4 @@
-"""Wording: the texts of filters, and what neighbors tell each other about filters as frames of them.
+"""Wording: how brokers tell filters, and are told: as texts, and neighbors as frames of texts.
 
 The same filters come from several neighbors, and are withdrawn later. So filters are remembered by
 their texts, as many as there is room for; a filter itself remembers its text.
@@ -50,11 +50,11 @@ class Wording:
     def in_one_process(cls) -> Wording:
         """One for many brokers and their clients, who need not print a filter to tell it.
 
-        A number stands for it, and whoever reads that has the same object.
+        A number stands for it, and whoever reads that has the same object. All are remembered.
 
         >>> wording = Wording.in_one_process()
-        >>> wording.text(Filter("x > 1")), wording.text(Filter("y > 1")), wording.text(Filter("x > 1"))
-        ('#0', '#1', '#0')
+        >>> [wording.text(Filter(text)) for text in ("x > 1", "y > 1", "x > 1")]
+        ['#0', '#1', '#0']
         >>> wording.received("#1"), wording.received("z > 1")
         (Filter('y > 1'), Filter('z > 1'))
         """
