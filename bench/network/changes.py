@@ -4,7 +4,8 @@ Two brokers and the clients of one of them, a hundred filters each. Subscription
 alternate, so that the number of filters stays. What is timed is the whole path: the client, the
 words that it sends, the core that checks, routes and answers, the words between the brokers, and
 the neighbor's core. The two routers are timed by themselves as well, with the same filters: their
-tables with the index, the reducer, and the update that they exchange. Text is parsed before.
+tables with the index, the reducer, and the update that they exchange. Filters are read from their
+texts before, and simulated brokers need not print them.
 
 The times are processor time, because others use the machine, too. Python's garbage collector now
 and then visits everything that is held; it is timed apart, and the largest times are usually its.
