@@ -161,9 +161,9 @@ class Core:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
         The router is one that brokers run, or a `Router` that carries notifications by itself.
-        `ids` is by what it knows neighbors, where that is not their names, and `wording` how it
-        tells them of filters. `draw` gives the numbers of requests, which otherwise nobody can
-        foresee.
+        `ids` is by what it knows neighbors, where that is not their names, and `wording` how it is
+        told of filters and tells them. `draw` gives the numbers of requests, which otherwise nobody
+        can foresee.
         """
         self.name = name
         self.hooks = hooks = hooks or Hooks()
@@ -188,6 +188,7 @@ class Core:
         holdings = Holdings(journals) if meets else None
         stock = Stock() if meets else None
         assurance = Assurance(directory, marks)
+        wording = wording or Wording()
         fetches = Fetches(draw)
         routing: Routing | Carriage
         self.traffic: Traffic | Carriage
@@ -211,7 +212,7 @@ class Core:
                 agenda=agenda,
                 assurance=assurance,
                 ids=ids or {},
-                wording=wording or Wording(),
+                wording=wording,
                 holdings=holdings,
             )
             self.traffic = traffic = Traffic(
@@ -400,6 +401,7 @@ class Core:
             clock=time,
             agenda=agenda,
             scopes=scopes,
+            read=wording.received,
             most=bounds.subscriptions,
         )
         self.rosters = Rosters(
@@ -451,6 +453,7 @@ class Core:
             clock=time,
             agenda=agenda,
             scopes=scopes,
+            read=wording.received,
             most=bounds.subscriptions,
             queue=bounds.queue,
         )

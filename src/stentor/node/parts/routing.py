@@ -271,12 +271,12 @@ class Routing:
         if border is not None:
             asks = isinstance(update, SubscriptionUpdate)
             update = (border.asked if asks else border.offered).update(update)
-        kind, rest = type(update), update.added
-        while not update.removed and len(rest) > self._at_once:
-            some, rest = rest[: self._at_once], rest[self._at_once :]
-            self._take(neighbor, kind(some, ()))
+        while not update.removed and len(update.added) > self._at_once:
+            kind, added, most = type(update), update.added, self._at_once
+            self._take(neighbor, kind(added[:most], ()))
+            update = kind(added[most:], ())
             yield
-        self._take(neighbor, kind(rest, update.removed))
+        self._take(neighbor, update)
         yield from self.served()
 
     def served(self) -> Iterator[None]:
