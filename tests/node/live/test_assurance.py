@@ -43,7 +43,8 @@ def network(edges: Edges, *, graph: bool) -> Network:
     """With somebody at 3 who offers something, and elsewhere who offer something else."""
     make = Network.graph if graph else Network.tree
     net = make(edges, "covering", "covering")
-    for broker in sorted({end for edge in edges for end in edge})[2:]:
+    brokers = sorted({end for edge in edges for end in edge})
+    for broker in {3, *brokers[4 :: len(brokers) // 5]}:
         net.client(at=broker, journaled=True).advertise(f"kind = {broker}")
     net.settle()
     net.client(at=1, journaled=True).subscribe("kind = 5 and x > 5")
