@@ -55,7 +55,6 @@ class Assurance:
         said = self._said.setdefault(neighbor, {})
         if len(said) > KEPT:  # of none of them anything is sure then
             self._said[neighbor] = said = {None: sum(said.values())}
-            self._sure.pop(neighbor, None)
             tree = None
         said[tree] = said.get(tree, 0) + 1
 
@@ -75,6 +74,8 @@ class Assurance:
             self._marks.heard(stream, head)
         if all(other.stream in heads for other in self._directory.behind(neighbor, origin)):
             sure, tree = self._sure.setdefault(neighbor, {}), self.tree(origin)
+            if len(sure) > KEPT:
+                sure.clear()
             sure[tree] = max(said, sure.get(tree, 0))
 
     def heads(self, neighbor: str, origin: StreamId) -> Positions | None:

@@ -7,13 +7,17 @@ it; they come into it when they do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from live_histories import small
 from overlay import Overlay
 
 from stentor.filters import Filter
+from stentor.node import assurance
+from stentor.node.assurance import Assurance
+from stentor.node.marks import Marks
 from stentor.protocol import messages as m
 from stentor.simulation import Client, Network
 
@@ -86,6 +90,27 @@ def test_what_is_no_longer_offered_is_asked_about_once(graph: bool) -> None:
     net.settle()
     assert cost(net, "kind = 3 and x > 5") == (2, 14)  # seven links
     assert cost(net, "kind = 3 and x < 3") == (2, 4)
+
+
+def test_what_is_counted_for_each_tree_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers come and go while a link stands; of those that are forgotten nothing is sure."""
+    monkeypatch.setattr(assurance, "KEPT", 3)
+    directory = SimpleNamespace(
+        allows_cycles=True, root=lambda stream: stream, behind=lambda *_: [m.Origin("n", "n")]
+    )
+    sure = Assurance(cast(Any, directory), Marks())
+    for tree in "abcdefgh":
+        for _ in range(5):
+            sure.say("n", tree)
+        sure.answered("n", tree, sure.said("n", tree), {"n": 7})
+        assert sure.heads("n", tree) == {"n": 7}
+    assert max(len(sure._said["n"]), len(sure._sure["n"])) <= 4
+    before = {tree: sure.said("n", tree) for tree in "abcdefgh"}
+    for other in "ijklm":
+        sure.say("n", other)
+    for tree, said in before.items():
+        assert sure.said("n", tree) > said
+        assert sure.heads("n", tree) is None
 
 
 # -- nothing is missed
