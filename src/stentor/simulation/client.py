@@ -498,8 +498,7 @@ class Client:
         number = self._offers.pop(id, None)
         if number is not None:
             self.host.trace.unadv(self.id, id)
-            del self.offered[number]
-            self._say(m.Unadvertise(number))
+            self.withdraw(number)
 
     def publish(
         self, notification: Notification | Mapping[str, Any], *, strict: bool = False
@@ -715,6 +714,11 @@ class Client:
             )
         )
         return number
+
+    def withdraw(self, number: int) -> None:
+        """No longer offer what has this number."""
+        del self.offered[number]
+        self._say(m.Unadvertise(number))
 
     def send(
         self,

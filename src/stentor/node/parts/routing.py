@@ -33,7 +33,7 @@ from stentor.protocol import messages as m
 from stentor.routing.graph import GraphRouter
 from stentor.routing.graph.link_states import LinkState
 from stentor.routing.graph.messages import Topology
-from stentor.routing.messages import SubscriptionUpdate, Update
+from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
 from stentor.routing.protocol import (
     BrokerId,
     FilterId,
@@ -271,6 +271,9 @@ class Routing:
         if border is not None:
             asks = isinstance(update, SubscriptionUpdate)
             update = (border.asked if asks else border.offered).update(update)
+        if isinstance(update, AdvertisementUpdate) and update.removed and self.is_steered:
+            # What it has offered may have gone by unasked for.
+            self._assurance.say(neighbor)
         while not update.removed and len(update.added) > self._at_once:
             kind, added, most = type(update), update.added, self._at_once
             self._take(neighbor, kind(added[:most], ()))
@@ -348,9 +351,15 @@ class Routing:
                 if border is not None:
                     update = (border.asks if asks else border.offers).update(update)
                 for frame in self._wording.written(update):
-                    if frame.added:
-                        self._assurance.say(to)
+                    for tree in self._trees(frame):
+                        self._assurance.say(to, tree)
                     self._agenda.to_link(to, frame)
+
+    def _trees(self, frame: m.Subscriptions | m.Advertisements) -> set[BrokerId | None]:
+        """The trees that new filters take; None for all, where there is one."""
+        if isinstance(self.router, GraphRouter):  # known by their brokers there, and a number
+            return {key[0] for key, _ in frame.added}
+        return {None} if frame.added else set()
 
     def _words(self, message: Message) -> Iterator[object]:
         """What a router says about other things than filters, in frames of which none is long."""
