@@ -4,7 +4,8 @@ Two brokers and the clients of one of them, a hundred filters each. Subscription
 alternate, so that the number of filters stays. What is timed is the whole path: the client, the
 words that it sends, the core that checks, routes and answers, the words between the brokers, and
 the neighbor's core. The two routers are timed by themselves as well, with the same filters: their
-tables with the index, the reducer, and the update that they exchange. Text is parsed before.
+tables with the index, the reducer, and the update that they exchange. Filters are read from their
+texts before, and simulated brokers need not print them.
 
 The times are processor time, because others use the machine, too. Python's garbage collector now
 and then visits everything that is held; it is timed apart, and the largest times are usually its.
@@ -105,13 +106,14 @@ class _Routers:
     def __init__(self, routing: str, filters: list[Filter]) -> None:
         self._routers = {id: tree_router(id, routing) for id in (BROKER, NEIGHBOR)}
         self._last = 0
+        self._clients = len(filters[::FILTERS_PER_CLIENT])
         self._carry(BROKER, self._routers[BROKER].link_up(NEIGHBOR))
         self._carry(NEIGHBOR, self._routers[NEIGHBOR].link_up(BROKER))
         self.held = [self.add(place, filter) for place, filter in enumerate(filters)]
 
     def add(self, place: int, filter: Filter) -> FilterId:
         self._last += 1
-        id = FilterId("client", self._last)
+        id = FilterId(f"c{place % self._clients}", self._last)
         self._carry(BROKER, self._routers[BROKER].subscribe(id, filter))
         return id
 

@@ -1,5 +1,6 @@
 """Perfect and imperfect merging (sheet 02 §3.7, §3.8, algorithm 4.4, examples 5.4 and 5.7)."""
 
+import pickle
 import random
 from datetime import UTC, datetime
 from itertools import combinations, permutations, product
@@ -7,7 +8,7 @@ from itertools import combinations, permutations, product
 import pytest
 from test_tables import COLLECTIONS, DENSE, INTEGERS, MULTI, MULTI_RULES, RULES, Rule, listed
 
-from stentor.filters import Filter, Merger, merge_all, merge_within_budget
+from stentor.filters import Filter, Merger, Questions, merge_all, merge_within_budget
 from stentor.filters.merging import hull
 from stentor.filters.schema import typed
 
@@ -254,6 +255,16 @@ class TestFilters:
             Filter("x between 8 and 9"),
             Filter("y = 1"),
         }
+
+    def test_what_plain_filters_merge_to_is_compared_without_a_budget(self):
+        """As they are themselves: a search among many mergers is no less exact."""
+        merger = merged("x < 5 and y = 1", "x between 5 and 7 and y = 1")
+        for each in (merger, pickle.loads(pickle.dumps(merger)), Filter(str(merger))):
+            questions = Questions(steps=0)
+            assert questions.covers(Filter("x < 9"), each)
+            assert not questions.overlaps(Filter("y = 2"), each)
+        union = merged("x = 1 or y = 1", "x = 2 or y = 2")
+        assert not Questions(steps=0).covers(Filter("exists x or y < 9"), union)
 
 
 class TestOrder:

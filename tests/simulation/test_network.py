@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stentor.errors import (
     DuplicateBroker,
+    FilterTooComplex,
     InvalidConfiguration,
     InvalidTopology,
     StentorError,
@@ -796,3 +797,31 @@ def test_a_durable_client_on_a_graph_misses_nothing(routing: str, seed: int | No
     net.settle()
     assert received(desk) == 4 * [2, 3]
     assert net.check(order=("fifo",)).ok
+
+
+@pytest.mark.parametrize("routing", EXACT)
+def test_plain_filters_travel_without_being_printed(
+    routing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Filter, "__str__", lambda filter: pytest.fail("it was printed"))
+    net = Network.tree([(1, 2), (2, 3)], routing=routing)
+    near, far = net.client(at=1), net.client(at=3)
+    wanted = [near.subscribe(text) for text in ("x > 1", "x > 1 and y = 2", "x <= 0")]
+    net.settle()
+    for x in range(3):
+        far.publish({"x": x})
+    net.settle()
+    assert [dict(n) for n in near.received] == [{"x": 0}, {"x": 2}]
+    for id in wanted:
+        near.unsubscribe(id)
+    net.settle()
+    assert all(size.local == size.remote == 0 for size in net.table_sizes().values())
+    assert net.check().ok
+
+
+def test_what_takes_too_much_to_read_is_refused() -> None:
+    net = Network.tree([(1, 2)])
+    client = net.client(at=1)
+    with pytest.raises(FilterTooComplex):
+        client.subscribe(" or ".join(f"{'x' * 200}{i} = {i}" for i in range(350)))
+    assert not client.subscriptions

@@ -7,6 +7,7 @@ gives an equal filter; it need not give the words that the filter was first writ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -102,13 +103,14 @@ def _ranges(name: str, type_name: str, ranges: Ranges, some: str) -> Expression:
     values = opposite.values
     if values is not None:
         return _listed(name, some + "!=", some + "not in", values)
-    if len(ranges.pieces) > 1 and len(opposite.pieces) == 1:
+    pieces = ranges.pieces
+    if len(pieces) > 1 and len(opposite.pieces) == 1:
         gap = _closed(ranges, opposite.pieces[0], some)
         if gap is not None:
             return Atom(name, some + "not between", gap)
-    if len(ranges.pieces) > 8:
-        spend(PIECE * len(ranges.pieces))
-    return any_of([_piece(name, ranges, piece, some) for piece in ranges.pieces])
+    if len(pieces) > 8:
+        spend(PIECE * len(pieces))
+    return any_of([_piece(name, ranges, piece, some) for piece in pieces])
 
 
 def _listed(name: str, single: str, several: str, values: list[Any]) -> Expression:
@@ -119,7 +121,7 @@ def _listed(name: str, single: str, several: str, values: list[Any]) -> Expressi
 
 def _piece(name: str, ranges: Ranges, piece: Piece, some: str) -> Expression:
     low, high = piece
-    if isinstance(low and low[0], str | bytes) and low is not None and not low[1]:
+    if low is not None and not low[1] and isinstance(low[0], str | bytes):
         whole = prefix_ranges(ranges.domain, low[0])
         if whole == Ranges(ranges.domain, False, tuple(c for c in piece if c is not None)):
             return Atom(name, some + "prefix", (low[0],))
@@ -294,19 +296,19 @@ def _finite(constraint: Constraint, hull: bool = False) -> list[Any] | None:
     return found
 
 
-def all_of(parts: list[Any]) -> Expression:
+def all_of(parts: Sequence[Expression]) -> Expression:
+    if len(parts) == 1:
+        return parts[0]
     flat: list[Expression] = []
     for part in parts:
         flat.extend(part.parts if isinstance(part, And) else (part,))
-    if not flat:
-        return Truth(True)
-    return flat[0] if len(flat) == 1 else And(tuple(flat))
+    return And(tuple(flat)) if flat else Truth(True)
 
 
-def any_of(parts: list[Any]) -> Expression:
+def any_of(parts: Sequence[Expression]) -> Expression:
+    if len(parts) == 1:
+        return parts[0]
     flat: list[Expression] = []
     for part in parts:
         flat.extend(part.parts if isinstance(part, Or) else (part,))
-    if not flat:
-        return Truth(False)
-    return flat[0] if len(flat) == 1 else Or(tuple(flat))
+    return Or(tuple(flat)) if flat else Truth(False)

@@ -13,7 +13,7 @@ from html import escape
 from typing import Any, Final
 
 from stentor.errors import FilterTooComplex, FilterTypeError
-from stentor.filters.canonical import canonical, weight
+from stentor.filters.canonical import canonical, is_plain, weight
 from stentor.filters.conjunct import Conjunct
 from stentor.filters.describe import expression_of
 from stentor.filters.effort import TooCostly, effort, spend, within
@@ -120,6 +120,8 @@ class Filter:
         """The union of conjuncts."""
         self = cls.__new__(cls)
         self._become(*canonical(conjuncts))
+        found = self.conjuncts
+        self.is_light = not found or (len(found) == 1 and _is_light(found[0]))
         return self
 
     @classmethod
@@ -201,7 +203,8 @@ class Filter:
     @property
     def is_always(self) -> bool:
         """Everything matches it: it is the empty filter."""
-        return len(self.conjuncts) == 1 and self.conjuncts[0] == Conjunct({})
+        found = self.conjuncts
+        return len(found) == 1 and not found[0].constraints and not found[0].residuals
 
     def covers(self, other: Filter) -> bool:
         """Whether this filter matches everything that `other` matches."""
@@ -366,6 +369,10 @@ class Questions:
             return relation(one, other)
         finally:
             self._left, effort.left = effort.left, outer
+
+
+def _is_light(conjunct: Conjunct) -> bool:
+    return not conjunct.residuals and is_plain(conjunct)
 
 
 def _require_filters(*others: object) -> None:

@@ -108,9 +108,15 @@ class Ranges:
 
     def includes(self, other: Ranges) -> bool:
         """Whether every value of `other` is in this set."""
+        mine, theirs = self.cuts, other.cuts
+        if len(mine) == 2 == len(theirs) and not (self.starts or other.starts):  # two intervals
+            return not (theirs[0] < mine[0] or mine[1] < theirs[1])
         return other._combine(self, 0b0010).is_none
 
     def intersects(self, other: Ranges) -> bool:
+        mine, theirs = self.cuts, other.cuts
+        if len(mine) == 2 == len(theirs) and not (self.starts or other.starts):
+            return mine[0] < theirs[1] and theirs[0] < mine[1]
         return not self.intersection(other).is_none
 
     # -- Boolean operations
@@ -176,9 +182,11 @@ class Ranges:
     @property
     def pieces(self) -> list[Piece]:
         """The maximal intervals, each as (lower cut, upper cut); None where it has no end."""
-        cuts: list[Cut | None] = [*([None] if self.starts else []), *self.cuts]
+        cuts: tuple[Cut | None, ...] = (None, *self.cuts) if self.starts else self.cuts
+        if len(cuts) == 2:
+            return [(cuts[0], cuts[1])]
         if len(cuts) & 1:
-            cuts.append(None)
+            cuts = (*cuts, None)
         return list(zip(cuts[::2], cuts[1::2], strict=True))
 
     @property

@@ -10,20 +10,34 @@ comes behind that offset finds the new filters already here, and what they ask f
 neighbor has been told before is nothing: otherwise it would have been told.
 
 So a subscription that others cover costs as many messages as it takes to find the broker where it
-is covered, however many brokers lie behind.
+is covered, however many brokers lie behind. Where advertisements steer, a new one costs what the
+ways to those are long who offer something that overlaps it. Others are told nothing of it, and
+nothing for it can enter there but under a new offer, which is in force only when what it calls for
+has come (see `parts.offers`). What they offered before and offer no longer may have gone by unasked
+for. So of a neighbor that withdraws an offer nothing is sure any more, and the next probe goes
+there, and on, as far as the word has come from. What its answer says lies behind all of that.
 
 When a stream begins afresh, something on the way to it was interrupted, and of the neighbor on that
-way nothing is sure any more. In a graph filters of each broker take ways of their own; there only
-the probes of this broker itself prove something, and only for itself. Where advertisements steer,
-a filter may be untold because nobody offers it any more, while what was offered before has gone by
-unasked for; there everybody is asked.
+way nothing is sure any more.
+
+In a graph the filters of each broker take its own tree, and so do its probes. What was said, and
+what is sure, is counted apart for each tree there. When other brokers than before lie behind a
+neighbor in a tree, nothing is sure of the neighbor for that tree: they may not know it yet, and
+then they neither pass on what is asked for, nor say that their streams begin afresh, while how far
+these are is already heard.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from stentor.node.marks import Marks
 from stentor.node.ways import Ways
-from stentor.protocol.messages import Positions
+from stentor.protocol.messages import MAX_STREAMS, Positions, StreamId
+from stentor.routing.protocol import BrokerId
+
+#: Trees of which it is counted apart what a neighbor was told.
+KEPT: Final = MAX_STREAMS
 
 
 class Assurance:
@@ -32,35 +46,49 @@ class Assurance:
     def __init__(self, directory: Ways, marks: Marks) -> None:
         self._directory = directory
         self._marks = marks
-        self._said: dict[str, int] = {}
-        self._sure: dict[str, int] = {}
+        #: What was said to each neighbor, by the tree that it concerns; by None what concerns all.
+        self._said: dict[str, dict[BrokerId | None, int]] = {}
+        self._sure: dict[str, dict[BrokerId | None, int]] = {}
 
-    def say(self, neighbor: str) -> None:
+    def say(self, neighbor: str, tree: BrokerId | None = None) -> None:
         """The neighbor is told something that has to be in force; or it may no longer be."""
-        self._said[neighbor] = self._said.get(neighbor, 0) + 1
+        said = self._said.setdefault(neighbor, {})
+        if len(said) > KEPT:  # of none of them anything is sure then
+            self._said[neighbor] = said = {None: sum(said.values())}
+            tree = None
+        said[tree] = said.get(tree, 0) + 1
 
     def forget(self, neighbor: str) -> None:
         """The link is gone."""
         self._said.pop(neighbor, None)
         self._sure.pop(neighbor, None)
 
-    def said(self, neighbor: str) -> int:
-        """How much the neighbor has been told by now."""
-        return self._said.get(neighbor, 0)
+    def said(self, neighbor: str, origin: StreamId) -> int:
+        """How much the neighbor has been told by now of what a probe proves."""
+        said, tree = self._said.get(neighbor, {}), self.tree(origin)
+        return said.get(None, 0) + (0 if tree is None else said.get(tree, 0))
 
-    def answered(self, neighbor: str, said: int, heads: Positions) -> None:
+    def answered(self, neighbor: str, origin: StreamId, said: int, heads: Positions) -> None:
         """A probe that was sent when so much had been said has come back, with these heads."""
         for stream, head in heads.items():
             self._marks.heard(stream, head)
-        if all(origin.stream in heads for origin in self._directory.behind(neighbor)):
-            self._sure[neighbor] = max(said, self._sure.get(neighbor, 0))
+        if all(other.stream in heads for other in self._directory.behind(neighbor, origin)):
+            sure, tree = self._sure.setdefault(neighbor, {}), self.tree(origin)
+            if len(sure) > KEPT:
+                sure.clear()
+            sure[tree] = max(said, sure.get(tree, 0))
 
-    def heads(self, neighbor: str) -> Positions | None:
-        """How far the streams behind the neighbor are; None if it has to be asked."""
-        if self._sure.get(neighbor) != self.said(neighbor):
+    def heads(self, neighbor: str, origin: StreamId) -> Positions | None:
+        """How far the streams behind the neighbor are; None if the probe has to go there."""
+        sure = self._sure.get(neighbor, {}).get(self.tree(origin))
+        if sure != self.said(neighbor, origin):
             return None
         known = self._marks.heads
-        streams = [origin.stream for origin in self._directory.behind(neighbor)]
+        streams = [other.stream for other in self._directory.behind(neighbor, origin)]
         if not all(stream in known for stream in streams):
             return None
         return {stream: known[stream] for stream in streams}
+
+    def tree(self, origin: StreamId) -> BrokerId | None:
+        """What a probe takes that was sent by the broker of this stream; None if there is one."""
+        return self._directory.root(origin) if self._directory.allows_cycles else None

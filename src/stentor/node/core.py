@@ -38,6 +38,9 @@ hears which message.
     pulses         how far streams are by which time, for detectors   pulses.py
     inquiries      why somebody has a notification, or has not        inquiries.py
 
+Publications that pass through concern few of them. All parts are asked what they have to do when
+something has stirred them (`agenda`), which is whatever else the core is told.
+
 What several parts look at is given to each in its constructor: the `sessions` of clients, the
 `subscriptions`, the `journals`, the `directory` of brokers, the `borders` with neighbors, the
 `clock`, the `agenda` of what is to be done, and two queues of subscriptions: those that are `ready`
@@ -158,9 +161,9 @@ class Core:
         """`now` is a clock that only goes forward; `clock` is seconds since 1970.
 
         The router is one that brokers run, or a `Router` that carries notifications by itself.
-        `ids` is by what it knows neighbors, where that is not their names, and `wording` how it
-        tells them of filters. `draw` gives the numbers of requests, which otherwise nobody can
-        foresee.
+        `ids` is by what it knows neighbors, where that is not their names, and `wording` how it is
+        told of filters and tells them. `draw` gives the numbers of requests, which otherwise nobody
+        can foresee.
         """
         self.name = name
         self.hooks = hooks = hooks or Hooks()
@@ -185,6 +188,7 @@ class Core:
         holdings = Holdings(journals) if meets else None
         stock = Stock() if meets else None
         assurance = Assurance(directory, marks)
+        wording = wording or Wording()
         fetches = Fetches(draw)
         routing: Routing | Carriage
         self.traffic: Traffic | Carriage
@@ -208,7 +212,7 @@ class Core:
                 agenda=agenda,
                 assurance=assurance,
                 ids=ids or {},
-                wording=wording or Wording(),
+                wording=wording,
                 holdings=holdings,
             )
             self.traffic = traffic = Traffic(
@@ -397,6 +401,7 @@ class Core:
             clock=time,
             agenda=agenda,
             scopes=scopes,
+            read=wording.received,
             most=bounds.subscriptions,
         )
         self.rosters = Rosters(
@@ -448,6 +453,7 @@ class Core:
             clock=time,
             agenda=agenda,
             scopes=scopes,
+            read=wording.received,
             most=bounds.subscriptions,
             queue=bounds.queue,
         )
@@ -851,7 +857,15 @@ class Core:
         handler = self._from_neighbors.get(type(message))
         if handler is None:
             raise ProtocolError(f"a broker cannot send {type(message).__name__}")
-        yield from self._stirring(self._heard_from(neighbor, handler, message))
+        steps = self._heard_from(neighbor, handler, message)
+        if (
+            isinstance(message, m.Forward)
+            and not self.routing.is_linking(neighbor)
+            and not self.scoping.is_moving
+        ):
+            yield from steps
+        else:
+            yield from self._stirring(steps)
 
     def _heard_from(self, neighbor: str, handler: Any, message: Any) -> Iterator[None]:
         yield from self.routing.linked(neighbor)

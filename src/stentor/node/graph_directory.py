@@ -110,9 +110,13 @@ class GraphDirectory:
         children = {*map(str, self._router.children(self.root(stream))), *self._subtrees}
         return sorted(children - {way})
 
-    def behind(self, neighbor: str) -> list[Origin]:
-        """The brokers that are reached through this neighbor."""
-        return [origin for origin in self.others if self.towards(origin.stream) == neighbor]
+    def behind(self, neighbor: str, origin: StreamId | None = None) -> list[Origin]:
+        """The brokers that are reached through this neighbor; by what comes of `origin`, too."""
+        found = [other for other in self.others if self.towards(other.stream) == neighbor]
+        if origin is None or neighbor in self._subtrees:
+            return found
+        way, root = self._router.way, self.root(origin)
+        return [other for other in found if str(way(root, self.root(other.stream))) == neighbor]
 
     @property
     def reserve(self) -> set[str]:

@@ -109,7 +109,7 @@ class Interest:
         held, coming = self._filters, dict.fromkeys(added)
         new = {filter: filter.weight for filter in coming if filter not in held}
         gone = [f for f in dict.fromkeys(removed) if f in held and f not in coming]
-        weight = self.weight + sum(new.values()) - sum(held[filter] for filter in gone)
+        weight = self.weight + sum(new.values()) - sum([held[filter] for filter in gone])
         _check(len(held) + len(new) - len(gone), weight)
         for filter in gone:
             del held[filter]

@@ -105,7 +105,7 @@ class RendezvousDirectory:
         """All neighbors, if the stream is here."""
         return sorted(self._links) if self.leads(stream, "") else []
 
-    def behind(self, neighbor: str) -> list[Origin]:
+    def behind(self, neighbor: str, origin: StreamId | None = None) -> list[Origin]:
         """The streams that come from the neighbor."""
         return list(self._links.get(neighbor, {}).values())
 

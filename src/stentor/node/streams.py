@@ -119,7 +119,7 @@ class Directory:
         """The neighbors to which all goes on that comes of the stream."""
         return sorted(self._neighbors - {self.towards(stream)})
 
-    def behind(self, neighbor: str) -> list[Origin]:
+    def behind(self, neighbor: str, origin: StreamId | None = None) -> list[Origin]:
         """The brokers that are reached through this neighbor."""
         return [o for s, o in self._origins.items() if self._ways[s][0] == neighbor]
 

@@ -72,8 +72,8 @@ class Ways(Protocol):
     def children(self, stream: StreamId) -> list[str]:
         """The neighbors to which all goes on that comes of the stream."""
 
-    def behind(self, neighbor: str) -> list[Origin]:
-        """The brokers that are reached through this neighbor."""
+    def behind(self, neighbor: str, origin: StreamId | None = None) -> list[Origin]:
+        """The brokers that are reached through this neighbor; by what comes of `origin`, too."""
 
     def adopt(self, stream: StreamId) -> tuple[Origin, Sends]:
         """Answer for the stream of a broker that is gone from now on; messages."""

@@ -1,4 +1,4 @@
-"""Wording: what neighbors tell each other about filters, as frames of texts, and back.
+"""Wording: how brokers tell filters, and are told: as texts, and neighbors as frames of texts.
 
 The same filters come from several neighbors, and are withdrawn later. So filters are remembered by
 their texts, as many as there is room for; a filter itself remembers its text.
@@ -12,7 +12,7 @@ from typing import Final
 
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
-from stentor.node.reading import parsed
+from stentor.node.reading import parsed, received
 from stentor.protocol import messages as m
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
 from stentor.routing.protocol import FilterId
@@ -35,33 +35,42 @@ class Wording:
     """
 
     def __init__(
-        self, read: Callable[[str], Filter] = parsed, text: Callable[[Filter], str] = str
+        self,
+        read: Callable[[str], Filter] = parsed,
+        text: Callable[[Filter], str] = str,
+        received: Callable[[str], Filter] = received,
     ) -> None:
-        """How filters are read, and how they are written; reading should remember the latest."""
+        """How filters are read that come from neighbors, how they are written, and how those are
+        read that come from clients; reading should remember the latest."""
         self._filter = read
-        self._text = text
+        self.text = text
+        self.received = received
 
     @classmethod
-    def unforgetting(cls) -> Wording:
-        """One that remembers everything, for many brokers in one process.
+    def in_one_process(cls) -> Wording:
+        """One for many brokers and their clients, who need not print a filter to tell it.
 
-        What one of them has written the others read as the same object.
+        A number stands for it, and whoever reads that has the same object. All are remembered.
+
+        >>> wording = Wording.in_one_process()
+        >>> [wording.text(Filter(text)) for text in ("x > 1", "y > 1", "x > 1")]
+        ['#0', '#1', '#0']
+        >>> wording.received("#1"), wording.received("z > 1")
+        (Filter('y > 1'), Filter('z > 1'))
         """
         known: dict[str, Filter] = {}
 
         @cache
         def text_of(filter: Filter) -> str:
-            text = str(filter)
-            known.setdefault(text, filter)
+            text = f"#{len(known)}"  # no filter is written like that
+            known[text] = filter
             return text
 
-        def read(text: str) -> Filter:
-            found = known.get(text)
-            if found is None:
-                found = known[text] = Filter(text)
-            return found
-
-        return cls(read, text_of)
+        return cls(
+            lambda text: known.get(text) or parsed(text),
+            text_of,
+            lambda text: known.get(text) or received(text),
+        )
 
     def written(self, update: Update) -> Iterator[m.Subscriptions | m.Advertisements]:
         """The update as texts, cut so that no frame is too large.
@@ -74,7 +83,7 @@ class Wording:
         removed: list[m.Key] = []
         size = 0
         for key, filter in update.added:
-            text = self._text(filter)
+            text = self.text(filter)
             size += len(text) + ENTRY_BYTES
             if key is filter:
                 size += len(text)
@@ -114,7 +123,7 @@ class Wording:
         if isinstance(key, FilterId):
             return key.client, key.number
         assert isinstance(key, Filter)
-        return self._text(key)
+        return self.text(key)
 
     def _unwritten(self, key: m.Key) -> FilterId | Filter:
         return self._filter(key) if isinstance(key, str) else FilterId(*key)

@@ -33,7 +33,6 @@ from stentor.model.identity import NotificationId
 from stentor.model.notification import Notification
 from stentor.model.seen import SeenIds
 from stentor.model.stamp import without_stamps
-from stentor.node.reading import received
 from stentor.node.settling import Key
 from stentor.protocol import messages as m
 from stentor.protocol.messages import Positions, StreamId
@@ -499,8 +498,7 @@ class Client:
         number = self._offers.pop(id, None)
         if number is not None:
             self.host.trace.unadv(self.id, id)
-            del self.offered[number]
-            self._say(m.Unadvertise(number))
+            self.withdraw(number)
 
     def publish(
         self, notification: Notification | Mapping[str, Any], *, strict: bool = False
@@ -717,6 +715,11 @@ class Client:
         )
         return number
 
+    def withdraw(self, number: int) -> None:
+        """No longer offer what has this number."""
+        del self.offered[number]
+        self._say(m.Unadvertise(number))
+
     def send(
         self,
         events: Iterable[Mapping[str, Any]],
@@ -865,6 +868,19 @@ class Client:
                     publish = self.unanswered.popleft()
                     if not publish.volatile:
                         self.host.acknowledged(publish.items)
+            case m.Amended(_, added, removed) if inbox is not None:
+                read = self.host.wording.received
+                inbox.amended(list(map(read, added)), list(map(read, removed)))
+            case m.Done(number):
+                if number in self.commits:
+                    self._committed(self.commits.pop(number), None)
+                for each in self.inboxes.values():
+                    answered = each.amendments.pop(number, None)
+                    if answered is not None and self.host.thorough:
+                        each.settle([answered])
+                    each.stored.update(each.storing.pop(number, ()))
+                    for stream, position in each.asked.pop(number, {}).items():
+                        each.confirmed[stream] = max(position, each.confirmed.get(stream, 0))
             case m.Progress(_, positions) if inbox is not None:
                 for stream, position in positions.items():
                     assert position >= inbox.positions.get(stream, 0)
@@ -890,8 +906,6 @@ class Client:
                 if self.host.thorough:  # one that was not found is united with the first later
                     assert not inbox.kept or not message.resumed, f"{inbox.kept} are lost"
                     inbox.settle(inbox.filters.values())
-            case m.Amended(_, added, removed) if inbox is not None:
-                inbox.amended(list(map(received, added)), list(map(received, removed)))
             case m.Ended(_, code, _, instead, cut_off) if inbox is not None:
                 if code == GroupElsewhere.code:
                     inbox.in_force = None
@@ -912,16 +926,6 @@ class Client:
             case m.Failure(code=code, number=number) if number in self._said_commits:
                 if number in self.commits:  # else it was said once more since
                     self._committed(self.commits.pop(number), code)
-            case m.Done(number):
-                if number in self.commits:
-                    self._committed(self.commits.pop(number), None)
-                for each in self.inboxes.values():
-                    answered = each.amendments.pop(number, None)
-                    if answered is not None and self.host.thorough:
-                        each.settle([answered])
-                    each.stored.update(each.storing.pop(number, ()))
-                    for stream, position in each.asked.pop(number, {}).items():
-                        each.confirmed[stream] = max(position, each.confirmed.get(stream, 0))
             case m.Failure(code=JournalUnavailable.code) if self.host.thorough:
                 self._not_stored(message.number, inbox)
             case m.Rejected() | m.Failure():

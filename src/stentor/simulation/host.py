@@ -44,7 +44,6 @@ from stentor.node.border import Rights
 from stentor.node.bounds import Bounds
 from stentor.node.core import Core
 from stentor.node.feed import QUEUE_LIMIT
-from stentor.node.reading import received
 from stentor.node.wording import Wording
 from stentor.protocol import messages as m
 from stentor.protocol.messages import StreamId
@@ -84,8 +83,10 @@ class _NoTrace(Trace):
 
     __slots__ = ()
 
-    def append(self, action: Action) -> None:
+    def append(self, *_: Any, **__: Any) -> None:
         pass
+
+    sub = unsub = adv = unadv = pub = notify = quiescent = append
 
     def pop(self) -> Action:
         return Internal()
@@ -154,7 +155,7 @@ class Host:
         self.carried = any(isinstance(router, Router) for router in routers.values())
         self._routers = dict(routers)
         self._record = record
-        self._wording = Wording.unforgetting()
+        self.wording = Wording() if thorough else Wording.in_one_process()
         self._advertisements = advertisements
         self._make = make
         self._acyclic = acyclic
@@ -283,7 +284,7 @@ class Host:
             addresses=[broker.name],
             enforce_advertisements=self._advertisements,
             bounds=Bounds(queue=self._queue),
-            wording=self._wording,
+            wording=self.wording,
             now=self.now,
             clock=self.time,
             draw=partial(next, self._request_numbers),
@@ -383,11 +384,9 @@ class Host:
         return [found.get(data) or decode(data) for data in items]
 
     def worded(self, filter: Filter) -> str:
-        """A filter as it travels; brokers have the very same one then, except in a thorough run."""
-        text = str(filter)
-        if not self.thorough and filter.is_light:  # others may cost more to read than is allowed
-            received.remember(text, filter)
-        return text
+        """A filter as it travels."""
+        # Some cost more to read than is allowed.
+        return self.wording.text(filter) if filter.is_light else str(filter)
 
     def published(self, client: Client, notification: Notification, *, volatile: bool) -> None:
         assert notification.id is not None
@@ -440,7 +439,7 @@ class Host:
         """The messages from one broker to another that have not arrived, the next one first."""
         found = self.schedule.waiting((sender, receiver))
         filters = m.Subscriptions | m.Advertisements
-        return [self._wording.read(each) if isinstance(each, filters) else each for each in found]
+        return [self.wording.read(each) if isinstance(each, filters) else each for each in found]
 
     def step(self, channel: Channel | None = None) -> bool:
         """Let one thing happen, on the given link or anywhere; False if there is nothing."""

@@ -9,6 +9,10 @@ Run as a program it takes a number of histories, a first seed, and perhaps a sha
 
     python tests/node/live/live_histories.py 1000 0
     python tests/node/live/live_histories.py 1000 0 rendezvous
+    python tests/node/live/live_histories.py 1000 0 steered
+
+In one that is steered, advertisements say where subscriptions go, and all that clients offer comes
+and goes: just what they are about to publish, until they have.
 """
 
 from __future__ import annotations
@@ -102,7 +106,11 @@ def small(stretch: int, fetches: int, steps: Iterable[tuple[Any, str, int]] = ()
 class History:
     """One generated run."""
 
-    def __init__(self, seed: int, *, shape: str | None = None, hangs: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, shape: str | None = None, hangs: bool = False, steered: bool = False
+    ) -> None:
+        #: What clients offer is drawn apart.
+        self.offering = random.Random(f"offers {seed}") if steered else None
         rng = self.rng = random.Random(seed)
         drawn = rng.random() < 0.4 if shape is None else shape != "tree"
         self.rendezvous = shape == "rendezvous"
@@ -185,6 +193,11 @@ class History:
     def _strategies(self) -> tuple[Strategy, Strategy | None]:
         """Half of the histories have brokers as they are without any settings."""
         rng = self.rng
+        if self.offering is not None:
+            names = [rng.choice(STRATEGIES), rng.choice([s for s in STRATEGIES if s != "flooding"])]
+            loose = rng.choice([0.0, 0.3])
+            routing, offers = (Strategy(n, loose if n == "merging" else 0.0) for n in names)
+            return routing, offers
         if rng.random() < 0.5:
             return Strategy("covering"), None
         name = rng.choice(STRATEGIES)
@@ -250,6 +263,8 @@ class History:
             act = self.hang
         if self.deafness.random() < self.deaf:
             act = self.stop_reading
+        if self.offering is not None and self.offering.random() < 0.25:
+            act = self.withdraw
         self.kinds[act.__name__] += 1
         act()
 
@@ -263,7 +278,7 @@ class History:
         rng = self.rng
         events = [self._event() for _ in range(rng.choice([1, 1, 2, 5]))]
         client = self._client()
-        self.offer_all(client)
+        self.offer_all(client, *events)
         client.send(events, volatile=rng.random() < 0.15)
 
     def answer_subscribers(self) -> None:
@@ -275,17 +290,23 @@ class History:
                 wanted = [event for event in self.events if sub.wants(event)]
                 if others and wanted:
                     client = self.eagerness.choice(others)
-                    self.offer_all(client)
                     event = self.eagerness.choice(wanted)
+                    self.offer_all(client, event)
                     client.send([event if isinstance(event, Notification) else dict(event)])
 
     def _event(self) -> Any:
         event = self.rng.choice(self.events)
         return event if isinstance(event, Notification) else dict(event)
 
-    def offer_all(self, client: Client) -> None:
+    def offer_all(self, client: Client, *events: Any) -> None:
         """Where it has to be, what the client may publish is advertised, in one piece or two."""
-        if self.sim.enforced and not all(
+        if self.offering is not None:
+            for event in events:
+                x, y = event["x"], event["y"]
+                if not any(offer.matches(event) for offer in client.offered.values()):
+                    texts = f"x = {x}", f"x = {x} and y = {y}", f"y <= {y}", "exists x"
+                    client.offer(Filter(self.offering.choice(texts)))
+        elif self.sim.enforced and not all(
             any(offer.matches(event) for offer in client.offered.values()) for event in EVENTS
         ):
             for text in self.rng.choice([("true",), ("exists x",), ("x < 2", "x >= 2")]):
@@ -361,6 +382,14 @@ class History:
         client = self._client()
         if client.broker is not None and len(client.offered) < 2:
             client.offer(Filter(self.rng.choice(self.filters)))
+
+    def withdraw(self) -> None:
+        """Somebody of whom nothing is on its way offers something no longer."""
+        assert self.offering is not None
+        idle = [c for c in self.sim.clients if c.broker and c.offered and not c.unanswered]
+        if idle:
+            client = self.offering.choice(idle)
+            client.withdraw(self.offering.choice(list(client.offered)))
 
     def reconnect(self) -> None:
         client = self._client()
@@ -451,7 +480,7 @@ class History:
         for _ in range(2):
             publisher = self._client()
             event = self._event()
-            self.offer_all(publisher)
+            self.offer_all(publisher, event)
             sim.settle()
             before, leased = sim.counters.copy(), self.leased()
             [id] = publisher.send([event])
@@ -514,9 +543,11 @@ class History:
         judge_empty(sim)
 
 
-def run_history(seed: int, *, shape: str | None = None, hangs: bool = False) -> History:
+def run_history(
+    seed: int, *, shape: str | None = None, hangs: bool = False, steered: bool = False
+) -> History:
     """One history; of a tree or a graph, unless a shape is given: also "rendezvous"."""
-    history = History(seed, shape=shape, hangs=hangs)
+    history = History(seed, shape=shape, hangs=hangs, steered=steered)
     try:
         history.run()
     except BaseException as error:
@@ -528,13 +559,13 @@ def run_history(seed: int, *, shape: str | None = None, hangs: bool = False) -> 
 def main() -> None:
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    hangs = "hangs" in sys.argv
-    shape = sys.argv[3] if len(sys.argv) > 3 and sys.argv[3] != "hangs" else None
+    hangs, steered = "hangs" in sys.argv, "steered" in sys.argv
+    shape = next((word for word in sys.argv[3:] if word not in ("hangs", "steered")), None)
     start = time.perf_counter()
     kinds: Counter[str] = Counter()
     given = 0
     for seed in range(first, first + wanted):
-        history = run_history(seed, shape=shape, hangs=hangs)
+        history = run_history(seed, shape=shape, hangs=hangs, steered=steered)
         kinds += history.kinds
         given += sum(len(sub.given) for sub in history.sim.subs)
     seconds = time.perf_counter() - start

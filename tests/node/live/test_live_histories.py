@@ -416,9 +416,9 @@ def test_an_advertisement_outlives_what_was_published_under_it() -> None:
 
 
 @PROMISES
-def test_what_was_offered_before_anybody_asked_is_read_from_the_journal() -> None:
-    """Nobody offers it any more, so the filter stays at home; the past is owed all the same."""
-    run_history(901113)
+def test_histories_where_advertisements_steer() -> None:
+    for seed in range(8):
+        run_history(seed, steered=True)
 
 
 @PROMISES

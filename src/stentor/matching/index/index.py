@@ -260,9 +260,10 @@ class Index(Generic[K]):
                 self._slots.alive[slot] = 0  # whatever was appended disappears with the dead
                 raise
             self._slot_of[key] = slot
-            self._reserved = self._reserved or any(n.startswith("_") for n in filter.names)
-            self._growing_names |= filter.names
-            self._seen.names.update(filter.names)
+            if not filter.names <= self._growing_names:
+                self._reserved = self._reserved or any(n.startswith("_") for n in filter.names)
+                self._growing_names |= filter.names
+                self._seen.names.update(filter.names)
             self._note_few(key, filter)
             self._since_search += 1
             if self._since_search < GROWING_LIMIT and len(boxes) <= RECENT_LEAST:

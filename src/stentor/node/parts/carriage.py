@@ -168,6 +168,9 @@ class Carriage:
     def is_unlinking(self, neighbor: str) -> bool:
         return False
 
+    def is_linking(self, neighbor: str) -> bool:
+        return False
+
     def linked(self, neighbor: str) -> Iterator[None]:
         """Nothing has to be done before a neighbor is heard."""
         return iter(())

@@ -18,7 +18,7 @@ place, what clients publish waits until that is in force, as with any other adve
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count, islice
 from typing import Final
@@ -37,7 +37,6 @@ from stentor.node.parts.probing import Probing
 from stentor.node.parts.publishing import Publishing
 from stentor.node.parts.routing import Routing
 from stentor.node.pauses import Pauses
-from stentor.node.reading import received
 from stentor.node.scopes import Scopes, check_names
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
@@ -68,9 +67,11 @@ class Offers:
         clock: Clock,
         agenda: Agenda,
         scopes: Scopes,
+        read: Callable[[str], Filter],
         most: int,
     ) -> None:
-        """`most` advertisements are allowed to one client."""
+        """`read` is how the words of clients are read. Each may have `most` advertisements."""
+        self._read = read
         self._scopes = scopes
         self._routing = routing
         self._probing = probing
@@ -128,7 +129,7 @@ class Offers:
                 f"{self.most} advertisements of {session.name!r} are not in force yet, the most "
                 "that this broker allows to one client; wait until it has answered"
             )
-        filter = check_names(received(message.filter))
+        filter = check_names(self._read(message.filter))
         session.allowance.check_weight(session.name, filter.weight)
         # What others ask for is told only to those who may answer it.
         permitted = session.may_advertise

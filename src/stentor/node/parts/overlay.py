@@ -159,6 +159,10 @@ class Overlay:
     ) -> None:
         """Streams come another way than before, or no longer."""
         self._routing.describe(self._directory.entering)
+        for neighbor, word in sends:
+            for origin in word.up if isinstance(word, m.Streams) else ():
+                # Other brokers than before lie behind the neighbor, for what comes of the stream.
+                self._assurance.say(neighbor, self._assurance.tree(origin.stream))
         self._agenda.to_links(sends)
         self._gone(gone)
         for origin in fresh:

@@ -1,9 +1,9 @@
 """Probing: when a subscription is in force everywhere, and how far streams had come by then.
 
 A client hears `Subscribed` when a probe sent after its subscription has been echoed by all brokers
-(see `stentor.node.streams`). The same answer tells feeds where a stream was whose way was
-interrupted. One probe is under way at a time, and serves all that wait for it. It goes only where
-it can find out something (see `stentor.node.assurance`).
+that it concerns (see `stentor.node.streams`). The same answer tells feeds where a stream was whose
+way was interrupted. One probe is under way at a time, and serves all that wait for it. It goes only
+where it can find out something (see `stentor.node.assurance`).
 
 An answer may leave out brokers that can be reached, because one of them hangs, or because links are
 changing in a graph. Of their streams nothing is known then. Feeds read them from their journals as
@@ -164,7 +164,8 @@ class Probing:
             directory, hearsay = self._directory, self._marks.hearsay
             aside = (o.stream for o in directory.others if directory.towards(o.stream) is None)
             self._away = {stream: hearsay[stream] for stream in aside if stream in hearsay}
-            asked, heads = self._to_ask(self._directory.children(self._journals.stream))
+            own = self._journals.stream
+            asked, heads = self._to_ask(self._directory.children(own), own)
             self._agenda.to_links(self.probes.begin(asked, heads))
             self._catching_up.fetches.probe = self.probes.number
             self._complete(self.probes.finish_own(self._journals.heads()))
@@ -197,21 +198,20 @@ class Probing:
             self._agenda.to_link(neighbor, m.Echo(message.origin, message.number, {}))
             return
         others = [n for n in self._directory.children(message.origin) if n != neighbor]
-        heads: m.Positions = {}
-        asked = {n: self._assurance.said(n) for n in others}
-        if not self._directory.allows_cycles:
-            asked, heads = self._to_ask(others)
+        asked, heads = self._to_ask(others, message.origin)
         heads |= self._journals.heads()
         self._send(self.probes.passed(neighbor, message, asked, heads))
 
-    def _to_ask(self, neighbors: list[str]) -> tuple[dict[str, int], m.Positions]:
+    def _to_ask(
+        self, neighbors: list[str], origin: m.StreamId
+    ) -> tuple[dict[str, int], m.Positions]:
         """Those who have to be asked, with what they have been told; for the others, heads."""
         asked: dict[str, int] = {}
         heads: m.Positions = {}
         for neighbor in neighbors:
-            known = None if self._routing.is_steered else self._assurance.heads(neighbor)
+            known = self._assurance.heads(neighbor, origin)
             if known is None:
-                asked[neighbor] = self._assurance.said(neighbor)
+                asked[neighbor] = self._assurance.said(neighbor, origin)
             else:
                 heads |= known
         return asked, heads
@@ -221,9 +221,8 @@ class Probing:
         towards = self._directory.towards
         message.heads = {s: head for s, head in message.heads.items() if towards(s) == neighbor}
         said = self.probes.said(neighbor, message)
-        own = message.origin == self._journals.stream
-        if said is not None and not message.waits and (own or not self._directory.allows_cycles):
-            self._assurance.answered(neighbor, said, message.heads)
+        if said is not None and not message.waits:
+            self._assurance.answered(neighbor, message.origin, said, message.heads)
         sends, complete = self.probes.echoed(neighbor, message, self._journals.heads())
         self._send(sends)
         self._complete(complete)

@@ -33,7 +33,7 @@ from stentor.protocol import messages as m
 from stentor.routing.graph import GraphRouter
 from stentor.routing.graph.link_states import LinkState
 from stentor.routing.graph.messages import Topology
-from stentor.routing.messages import SubscriptionUpdate, Update
+from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
 from stentor.routing.protocol import (
     BrokerId,
     FilterId,
@@ -226,6 +226,10 @@ class Routing:
             self.work()
             yield
 
+    def is_linking(self, neighbor: str) -> bool:
+        """Whether the neighbor has not yet been told everything."""
+        return neighbor in self._linking
+
     def link_down(self, neighbor: str) -> None:
         """The link is gone. What was asked for and offered there goes in several steps."""
         self._linking.pop(neighbor, None)
@@ -267,12 +271,15 @@ class Routing:
         if border is not None:
             asks = isinstance(update, SubscriptionUpdate)
             update = (border.asked if asks else border.offered).update(update)
-        kind, rest = type(update), update.added
-        while not update.removed and len(rest) > self._at_once:
-            some, rest = rest[: self._at_once], rest[self._at_once :]
-            self._take(neighbor, kind(some, ()))
+        if isinstance(update, AdvertisementUpdate) and update.removed and self.is_steered:
+            # What it has offered may have gone by unasked for.
+            self._assurance.say(neighbor)
+        while not update.removed and len(update.added) > self._at_once:
+            kind, added, most = type(update), update.added, self._at_once
+            self._take(neighbor, kind(added[:most], ()))
+            update = kind(added[most:], ())
             yield
-        self._take(neighbor, kind(rest, update.removed))
+        self._take(neighbor, update)
         yield from self.served()
 
     def served(self) -> Iterator[None]:
@@ -344,9 +351,15 @@ class Routing:
                 if border is not None:
                     update = (border.asks if asks else border.offers).update(update)
                 for frame in self._wording.written(update):
-                    if frame.added:
-                        self._assurance.say(to)
+                    for tree in self._trees(frame):
+                        self._assurance.say(to, tree)
                     self._agenda.to_link(to, frame)
+
+    def _trees(self, frame: m.Subscriptions | m.Advertisements) -> set[BrokerId | None]:
+        """The trees that new filters take; None for all, where there is one."""
+        if isinstance(self.router, GraphRouter):  # known by their brokers there, and a number
+            return {key[0] for key, _ in frame.added}
+        return {None} if frame.added else set()
 
     def _words(self, message: Message) -> Iterator[object]:
         """What a router says about other things than filters, in frames of which none is long."""

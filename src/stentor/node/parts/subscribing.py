@@ -16,7 +16,7 @@ are in force before all are. Who joins a group meanwhile goes on with what is le
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf, isfinite
 from typing import Final
 
@@ -47,7 +47,6 @@ from stentor.node.parts.leases import Leases
 from stentor.node.parts.probing import Probing
 from stentor.node.parts.routing import Routing
 from stentor.node.parts.settlements import Settlements
-from stentor.node.reading import received
 from stentor.node.scopes import Scopes, check_names
 from stentor.node.session import Session
 from stentor.node.sessions import Sessions
@@ -90,10 +89,15 @@ class Subscribing:
         clock: Clock,
         agenda: Agenda,
         scopes: Scopes,
+        read: Callable[[str], Filter],
         most: int,
         queue: int,
     ) -> None:
-        """`most` subscriptions are allowed to one client, and `queue` notifications to wait."""
+        """`read` is how the words of clients are read.
+
+        `most` subscriptions are allowed to one client, and `queue` notifications to wait.
+        """
+        self._read = read
         self._scopes = scopes
         self._subscriptions = subscriptions
         self._sessions = sessions
@@ -131,7 +135,7 @@ class Subscribing:
     def subscribe(self, session: Session, message: m.Subscribe) -> Iterator[None] | None:
         """Begin or join a subscription; in steps, of which all but the first are returned."""
         self._check(session, message)
-        interest = _interest(message.filter)
+        interest = self._interest(message.filter)
         check_permitted(session, interest)
         session.allowance.check_weight(session.name, interest.weight)
         if message.durable is not None:
@@ -173,6 +177,12 @@ class Subscribing:
             self._agenda.to_client(session.id, answer)
         else:
             self._probing.settle(consumer, session, resumed=resumed)
+
+    def _interest(self, asked: str | list[str]) -> Interest:
+        """What a client asks for."""
+        fixed = isinstance(asked, str)
+        texts = [asked] if isinstance(asked, str) else asked
+        return Interest((check_names(self._read(text)) for text in texts), fixed=fixed)
 
     def _check(self, session: Session, message: m.Subscribe) -> None:
         if message.number in session.subscriptions:
@@ -428,11 +438,12 @@ class Subscribing:
                 f"subscription {message.subscription} is not an inbox, so its filter stays; "
                 "subscribe with a list of filters"
             )
-        added = [check_names(received(text)) for text in message.added]
+        added = [check_names(self._read(text)) for text in message.added]
         check_permitted(session, added)
-        more = sum(filter.weight for filter in added if filter not in interest)
-        session.allowance.check_weight(session.name, interest.weight + more)
-        removed = [received(text) for text in message.removed]
+        if session.allowance.weight is not None:
+            more = sum(filter.weight for filter in added if filter not in interest)
+            session.allowance.check_weight(session.name, interest.weight + more)
+        removed = [self._read(text) for text in message.removed]
         new, gone = interest.amend(added, removed)
         asked, unasked = interest.narrowed_changes(new, gone)
         try:
@@ -551,13 +562,6 @@ def _check_settlement(message: m.Subscribe) -> None:
             f"{terms.attempts} attempts, {terms.least} to {terms.most} seconds apart, with a "
             f"deadline of {terms.deadline} seconds, is no way to settle"
         )
-
-
-def _interest(asked: str | list[str]) -> Interest:
-    """What a client asks for."""
-    fixed = isinstance(asked, str)
-    texts = [asked] if isinstance(asked, str) else asked
-    return Interest((check_names(received(text)) for text in texts), fixed=fixed)
 
 
 def _kept(session: Session, durable: Durable, interest: Interest) -> Interest:

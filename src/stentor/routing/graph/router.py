@@ -440,6 +440,10 @@ class GraphRouter:
         """The neighbor through which notifications come that entered at this broker."""
         return self._branches_of(self._id).get(root)
 
+    def way(self, root: BrokerId, broker: BrokerId) -> BrokerId | None:
+        """The neighbor that passes on to this broker what entered at the root."""
+        return self._branches_of(root).get(broker)
+
     def children(self, root: BrokerId) -> frozenset[BrokerId]:
         """The neighbors that get from here what entered at the root."""
         return self._children_of(root)
