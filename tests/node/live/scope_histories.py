@@ -293,7 +293,9 @@ class ScopeHistory:
     def let_go(self) -> None:
         """In the end nobody holds anything any more, so that all of it goes on."""
         self.ending = True
-        graph = graph_of(records_of(self.graph))
+        if not self.epochs:
+            return
+        graph = graph_of(self.epochs[max(self.epochs)])  # the last change may have been refused
         for id in list(graph.policed):
             for kind, policy in list(graph.node(id).policies.items()):
                 if isinstance(policy, Hold):

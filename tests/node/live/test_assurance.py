@@ -6,7 +6,7 @@ it; they come into it when they do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,6 +20,7 @@ from stentor.node.assurance import Assurance
 from stentor.node.marks import Marks
 from stentor.protocol import messages as m
 from stentor.simulation import Client, Network
+from stentor.simulation.broker import SideChannel
 
 Edges = list[tuple[int, int]]
 PROMISES = pytest.mark.spec("R-07.60", "R-07.73")
@@ -124,8 +125,8 @@ def overlay(links: list[str], *, graph: bool = False) -> Overlay:
     )
 
 
-def go_on(sim: Overlay, *, but: tuple[str, ...] = ()) -> None:
-    """Let everything happen that can, but on these links."""
+def go_on(sim: Overlay, *, but: Iterable[Any] = ()) -> None:
+    """Let everything happen that can, but on these links, or channels."""
     held = {tuple(link) for link in but}
     while free := [each for each in sim.schedule.pending if each not in held]:
         sim.step(free[0])
@@ -230,3 +231,33 @@ def test_who_offers_something_later_is_heard_by_all_who_asked_before(graph: bool
     quotes.send([{"x": 1, "n": 3}])
     go_on(sim)
     assert received(desk) == [1, 2, 3]
+
+
+@PROMISES
+@pytest.mark.parametrize("leaves", [False, True], ids=["withdraws", "leaves"])
+def test_what_a_transaction_publishes_outlives_its_advertisement(leaves: bool) -> None:
+    """It is on its way to the disk when whoever has said it no longer offers such things."""
+    sim = overlay(["ab", "bc"])
+    desk, orders = sim.client(at="c"), offering(sim, "a", "x = 1")
+    service = offering(sim, "a", "x = 2")
+    inbox = service.open("x = 1", durable="orders", settlement=m.Settlement())
+    desk.open("x = 2")
+    go_on(sim)
+    orders.send([{"x": 1, "n": 7}])
+    go_on(sim)
+    inbox.hand_out()
+    service.commit(inbox, list(inbox.hands), [{"x": 2, "n": 7}])
+    while not (disk := [each for each in sim.schedule.pending if _is_disk(each)]):
+        sim.step(sim.schedule.pending[0])
+    if leaves:
+        service.disconnect()
+    else:
+        service.withdraw(next(iter(service.offered)))
+    go_on(sim, but=disk)
+    go_on(sim)
+    assert received(desk) == [7]
+    assert not any(f.matches({"x": 2}) for f in sim.hosts["c"].core.offers())
+
+
+def _is_disk(channel: Any) -> bool:
+    return isinstance(channel, SideChannel) and channel.kind == "disk"

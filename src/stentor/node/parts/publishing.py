@@ -22,7 +22,7 @@ disk is routed in steps.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
@@ -116,6 +116,8 @@ class Publishing:
         #: Up to which number each client's requests are done, where it was not told.
         self._answers: dict[int, int] = {}
         self._at_routed: list[Callable[[str], None]] = []
+        #: How often producers have something on its way that others publish for them.
+        self._owed: Counter[str] = Counter()
         sessions.at_leave(self._left)
 
     def at_routed(self, done: Callable[[str], None]) -> None:
@@ -129,7 +131,23 @@ class Publishing:
     def owes(self, producer: str) -> bool:
         """Whether something of the producer is on its way to the disk, or not yet routed."""
         line = self._lines.get(producer)
-        return line is not None and bool(line.pending)
+        return producer in self._owed or (line is not None and bool(line.pending))
+
+    def owe(self, producer: str) -> None:
+        """Something of the producer will be published by another part, or dropped: then `paid`."""
+        self._owed[producer] += 1
+
+    def paid(self, producer: str) -> None:
+        """It was."""
+        self._owed[producer] -= 1
+        if not self._owed[producer]:
+            del self._owed[producer]
+            self._tell_routed(producer)
+
+    def _tell_routed(self, producer: str) -> None:
+        if not self.owes(producer):
+            for done in self._at_routed:
+                done(producer)
 
     # -- publishers come and go
 
@@ -505,8 +523,7 @@ class Publishing:
         """One batch less of a producer is on its way to the disk."""
         session.line.pending.popleft()
         if not session.line.pending:
-            for done in self._at_routed:
-                done(session.producer)
+            self._tell_routed(session.producer)
         self._release(session)
 
     # -- routed

@@ -164,6 +164,7 @@ class Transactions:
         self._look_up(commit)
         self._waiting.append(commit)
         self._counts[session.id] += 1
+        self._publishing.owe(session.producer)
 
     def _look_up(self, commit: _Commit) -> None:
         """Find the subscriptions; they may have been made anew since it came.
@@ -353,6 +354,7 @@ class Transactions:
             self._agenda.to_client(session.id, failed or m.Done(number))
 
     def _forget(self, commit: _Commit) -> None:
+        self._publishing.paid(commit.session.producer)
         self._counts[commit.session.id] -= 1
         if self._counts[commit.session.id] <= 0:
             del self._counts[commit.session.id]
