@@ -46,8 +46,9 @@ def measure_scale(
     made_s = process_time() - began
 
     began = process_time()
-    for client, filter in zip(members, filters, strict=True):
-        client.subscribe(filter)
+    with net.together():
+        for client, filter in zip(members, filters, strict=True):
+            client.subscribe(filter)
     net.settle()
     subscribed_s = process_time() - began
     entries = sum(size.remote for size in net.table_sizes().values())
@@ -56,8 +57,9 @@ def measure_scale(
 
     began = process_time()
     for start in range(0, publications, ROUND):
-        for event in quotes.events[start : start + ROUND]:
-            r.choice(members).publish(event)
+        with net.together():
+            for event in quotes.events[start : start + ROUND]:
+                r.choice(members).publish(event)
         net.settle()
     published_s = process_time() - began
     messages = net.counters.notifications + net.counters.delivered

@@ -435,7 +435,7 @@ class Client:
             if not self._held[wanted]:
                 self._amend(self._own, wanted, is_wanted=True)
         try:
-            self._raise()
+            self.raise_refusal()
         except StentorError:
             self.host.trace.pop()
             del self._own.filters[id]
@@ -490,7 +490,7 @@ class Client:
         id = FilterId(self.id, next(self._filters))
         self.host.trace.adv(self.id, id, _filter(filter))
         self._offers[id] = self.offer(_filter(filter))
-        self._raise()
+        self.raise_refusal()
         return id
 
     def unadvertise(self, id: FilterId) -> None:
@@ -515,7 +515,7 @@ class Client:
         self.host.published(self, notification, volatile=not self.journaled)
         self._publish([notification], volatile=not self.journaled)
         try:
-            self._raise()
+            self.raise_refusal()
         except NotAdvertised:
             if strict:
                 raise
@@ -781,7 +781,8 @@ class Client:
         if self.broker is not None:
             self.host.say(self, message)
 
-    def _raise(self) -> None:
+    def raise_refusal(self) -> None:
+        """What was refused last is an error."""
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem

@@ -31,6 +31,7 @@ from stentor.matching import Commons, Matcher
 from stentor.routing.protocol import BrokerId, FilterId
 from stentor.routing.reducers import Change, MergingStage, Sample
 from stentor.routing.reducers.slots import REFERENCE
+from stentor.routing.shared_table import SharedTable
 from stentor.routing.strategy import Strategy
 from stentor.routing.table import Destination, Ghost, Local, Neighbor, RoutingTable, Row
 from stentor.routing.tree.steering import Steering
@@ -62,13 +63,13 @@ class Layer:
         With `at_once`, no step looks at more filters anew, and `work` does the rest.
         """
         self.strategy = strategy
-        self.table = RoutingTable(engine, None if commons is None else commons.index)
+        self.table = RoutingTable(engine) if commons is None else SharedTable(commons.index)
         self._on_entry = on_entry
         self._sample = sample or Sample(strategy.sample)
         self._stages: dict[Destination, MergingStage] = {}
         #: Whether the routing table says who asks for what.
         self._tabled = strategy.name in ("identity", "covering")
-        self._demand: dict[Any, Row] = self.table.held if self._tabled else {}
+        self._demand: Any = self.table.held if self._tabled else {}
         #: What neighbors asked for that are gone, and whose interest lingers.
         self._lingering: dict[Ghost, dict[Hashable, Filter]] = {}
         self._reducer = strategy.reducer(at_once, None if commons is None else commons.relations)
@@ -169,8 +170,7 @@ class Layer:
             assert isinstance(key, Filter)
             filter = key
         else:
-            filter = self.table.at(destination)[key]
-            self._cancel(destination, key)
+            filter = self._cancel(destination, key)
         if stage is None:
             self._disown(destination, self._demand_key(key, filter), filter)
         else:
@@ -182,7 +182,7 @@ class Layer:
         """Whether the destination asks for what it knows by this key."""
         if isinstance(destination, Neighbor) and self.strategy.name == "merging":
             return destination in self._stages and key in self._stages[destination]
-        return key in self.table.at(destination)
+        return (destination, key) in self.table
 
     def clear(self, neighbor: Neighbor, most: int | None = None) -> None:
         """The neighbor asks for nothing any more; only so many filters go, if there are more."""
@@ -244,10 +244,11 @@ class Layer:
             self._on_entry(destination, row)
         return row
 
-    def _cancel(self, destination: Destination, key: Hashable) -> None:
+    def _cancel(self, destination: Destination, key: Hashable) -> Filter:
         row = self.table.remove(destination, key)
         if self._on_entry is not None:
             self._on_entry(destination, row)
+        return row.filter
 
     def _own(self, destination: Destination, key: Hashable, filter: Filter) -> None:
         """It asks for this, where the table does not say who asks for what."""

@@ -159,7 +159,7 @@ class Plane:
 
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether the neighbor asks for anything, or offers anything."""
-        return any(layer.table.at(Neighbor(neighbor)) for layer in self._layers)
+        return any(layer.table.size(Neighbor(neighbor)) for layer in self._layers)
 
     def clear(self, neighbor: Neighbor, most: int | None = None) -> None:
         """The neighbor asks for nothing any more, and offers nothing."""
