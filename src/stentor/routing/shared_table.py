@@ -26,6 +26,7 @@ from stentor.routing.table import DESTINATION, Destination, Local, Neighbor, Row
 _NOBODY: Final = 0
 _ROW: Final = 1
 _FIRST: Final = 2
+_LAST: Final = 255
 
 
 class SharedTable:
@@ -43,7 +44,7 @@ class SharedTable:
         #: By the number of a filter: what stands for who asks for it.
         self._leads = bytearray()
         #: By what stands for it: a neighbor; and how many filters only it asks for, by themselves.
-        self._neighbors: list[Neighbor | None] = [None, None]
+        self._neighbors: list[Destination | None] = [None, None]
         self._sizes = [0, 0]
         self._places: dict[Destination, int] = {}
         self._rows: dict[int, Row] = {}
@@ -53,19 +54,29 @@ class SharedTable:
         #: Rows by their filters, for others to look at.
         self.held: Mapping[Filter, Row] = _Held(self)
 
-    def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row:
-        """A new entry; the key must be free. The row shows all owners of the filter."""
+    def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row | None:
+        """A new entry, and the row that shows all owners of the filter; None if the key is held."""
+        entries = self._entries.get(destination)
+        if entries is not None and key in entries:
+            return None
         number = self._shared.add(filter)
-        self._make_room()
-        self._count += 1
+        if number >= len(self._leads):
+            self._make_room()
         lead = self._leads[number]
-        if lead == _NOBODY:
-            if type(destination) is Neighbor and isinstance(key, Filter):
-                place = self._place(destination)
+        if type(destination) is Neighbor and isinstance(key, Filter):
+            place = self._places.get(destination, _NOBODY)
+            if lead == _NOBODY:
+                place = place or self._place(destination)
                 if place:
                     self._leads[number] = place
                     self._sizes[place] += 1
+                    self._count += 1
                     return Row(filter, destination)
+            elif lead == place:
+                self._shared.remove(filter)
+                return None
+        self._count += 1
+        if lead == _NOBODY:
             self._leads[number] = _ROW
             row = self._rows[number] = Row(filter)
         elif lead == _ROW:
@@ -76,19 +87,17 @@ class SharedTable:
         self._entries.setdefault(destination, {})[key] = filter
         return row
 
-    def _place(self, neighbor: Neighbor) -> int:
-        """What stands for the neighbor; nothing does if there are too many."""
-        place = self._places.get(neighbor)
-        if place is None:
-            free = (i for i in range(_FIRST, len(self._sizes)) if self._neighbors[i] is None)
-            place = next(free, len(self._sizes))
-            if place > 255:
-                return 0
-            if place == len(self._sizes):
-                self._neighbors.append(None)
-                self._sizes.append(0)
-            self._neighbors[place] = neighbor
-            self._places[neighbor] = place
+    def _place(self, neighbor: Destination) -> int:
+        """What shall stand for a new neighbor; nothing does if there are too many."""
+        free = (i for i in range(_FIRST, len(self._sizes)) if self._neighbors[i] is None)
+        place = next(free, len(self._sizes))
+        if place > _LAST:
+            return _NOBODY
+        if place == len(self._sizes):
+            self._neighbors.append(None)
+            self._sizes.append(0)
+        self._neighbors[place] = neighbor
+        self._places[neighbor] = place
         return place
 
     def _written_out(self, number: int, filter: Filter) -> Row:

@@ -134,20 +134,21 @@ class RoutingTable:
         #: Pairs that are looked at together now: fewer after very many of them matched.
         self._pairs = PAIRS
 
-    def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row:
-        """A new entry; the key must be free. The row shows all owners of the filter."""
+    def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row | None:
+        """A new entry, and the row that shows all owners of the filter; None if the key is held."""
+        entries = self._entries.get(destination)
+        if entries is None:
+            entries = self._entries[destination] = {}
+        elif key in entries:
+            return None
+        entries[key] = filter
+        self._count += 1
         row = self.held.get(filter)
         if row is None:
             row = Row(filter, number=self._rows)
             self._rows += 1
             self._engine.add(row, filter)
             self.held[filter] = row
-        entries = self._entries.get(destination)
-        if entries is None:
-            entries = self._entries[destination] = {}
-        before = len(entries)
-        entries[key] = filter
-        self._count += len(entries) - before
         row.own(destination)
         return row
 

@@ -132,7 +132,7 @@ class Plane:
     ) -> None:
         """The destination asks for this, or offers it."""
         layer = self._layer(kind)
-        if layer is not None and not layer.holds(destination, key):
+        if layer is not None:
             layer.insert(destination, key, filter)
             self.subscriptions.steered()
 
@@ -151,8 +151,7 @@ class Plane:
         destination = Neighbor(sender)
         merge = layer.strategy.name == "merging" and _only_widens(message)
         for key, filter in message.added:
-            if not layer.holds(destination, key):
-                layer.insert(destination, key, filter, merge=merge)
+            layer.insert(destination, key, filter, merge=merge)
         for key in message.removed:
             layer.delete(destination, key)
         self.subscriptions.steered()
