@@ -851,6 +851,22 @@ def test_brokers_deal_together_with_what_clients_say_together() -> None:
     assert runs[0] == runs[1]
 
 
+def test_nobody_misses_anything_of_very_much_that_is_on_its_way_at_a_time() -> None:
+    net = Network.tree([(1, 2)])
+    here, there, writer = (net.client(at=at) for at in (1, 2, 1))
+    for reader in (here, there):
+        reader.subscribe("x >= 0")
+    net.settle()
+    for x in range(12_000):
+        writer.publish({"x": x})
+    net.settle()
+    with net.together():
+        for x in range(12_000):
+            writer.publish({"x": x})
+    net.settle()
+    assert received(here) == received(there) == [*range(12_000), *range(12_000)]
+
+
 def test_a_refusal_among_what_is_said_together_is_an_error_at_the_end() -> None:
     net = Network.tree([(1, 2)], advertisements="covering")
     client = net.client(at=1)

@@ -205,7 +205,7 @@ class SharedTable:
                     if each == _ROW:
                         found |= dict.fromkeys(self._rows[number].owners, only)
             elif lead != _NOBODY:
-                found[self._neighbors[lead]] = only  # type: ignore[index]
+                found[self._neighbors[lead]] = only
         return found
 
     def targets_of_leading(

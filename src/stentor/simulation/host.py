@@ -75,6 +75,8 @@ PATIENCE: float = 2_000
 _LULL: Final = (1.5, 6.0, 1.5, 1.5)
 #: The virtual clock begins here, in seconds since 1970.
 _BEGINNING: Final = 1_000.0
+#: What a broker hears before it acts, if so much is there: no queue is to overflow by that.
+AT_ONCE: Final = 1_000
 #: Notifications whose encoded form is remembered.
 _REMEMBERED: Final = 100_000
 
@@ -162,6 +164,7 @@ class Host:
         self._acyclic = acyclic
         self._mesh = links is None
         self._queue = queue
+        self._at_once = min(AT_ONCE, queue)
         self._room = room
         self._rights = dict(rights or {})
         self._brokers: dict[BrokerId, SimulatedBroker] = {}
@@ -364,16 +367,17 @@ class Host:
             yield
         finally:
             self._acting = acting
-        speakers: dict[Client, None] = {}
-        while self._said:
-            client, message = self._said.popleft()
+        said, self._said = self._said, deque()
+        heard: dict[SimulatedBroker, list[tuple[Client, Any]]] = {}
+        for client, message in said:
             if client.broker is not None:
-                speakers[client] = None
-                client.broker.core.heard(client.session, message)
-        for broker in {client.broker: None for client in speakers}:
-            if broker is not None:
-                self.carry_out(broker)
-        for client in speakers:
+                heard.setdefault(client.broker, []).append((client, message))
+        for broker, words in heard.items():
+            for i, (client, message) in enumerate(words, 1):
+                broker.core.heard(client.session, message)
+                if i == len(words) or not i % self._at_once:
+                    self.carry_out(broker)
+        for client in dict.fromkeys(client for client, _ in said):
             client.raise_refusal()
 
     def say(self, client: Client, message: Any) -> None:
@@ -498,7 +502,7 @@ class Host:
         return True
 
     def _arrive(self, channel: Channel, messages: list[Any]) -> None:
-        """Messages arrive on a link, one after the other; a core acts when it has heard them all.
+        """Messages arrive on a link, one after the other; a core acts when it has heard many.
 
         Routers that carry notifications themselves may close the link at any of them.
         """
@@ -506,14 +510,17 @@ class Host:
         broker, link = self._brokers[receiver], self._links[channel]
         for message in messages:
             link.arrived(message)
-        for message in together(messages) if len(messages) > 1 else messages:
+        heard = 0
+        for message in together(messages, self._at_once) if len(messages) > 1 else messages:
             self.steps += 1
             if self._links.get(channel) is not link:
                 self.counters.lost += count_of(message)
                 continue
             self._go_on(broker, broker.core.hear_neighbor(str(sender), message))
-            if self.carried:
+            heard += count_of(message)
+            if self.carried or heard >= self._at_once:
                 self.carry_out(broker)
+                heard = 0
         self.carry_out(broker)
 
     def _happen(self, channel: Any, what: Any) -> None:
