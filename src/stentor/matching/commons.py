@@ -104,13 +104,14 @@ class SharedIndex:
         # Envelopes of the same bytes are the same event at different brokers.
         keys: list[object] = [e.encoded if isinstance(e, Envelope) else e for e in events]
         found = self._found
-        unknown = {key: event for key, event in zip(keys, events, strict=True) if key not in found}
+        answer = [found.get(key) for key in keys]
+        unknown = {keys[i]: events[i] for i, known in enumerate(answer) if known is None}
         if unknown:
             self._search(unknown)
-        answer = [found[key] for key in keys]
-        while len(found) > REMEMBERED:
-            del found[next(iter(found))]
-        return answer
+            answer = [found[key] for key in keys]
+            while len(found) > REMEMBERED:
+                del found[next(iter(found))]
+        return answer  # type: ignore[return-value]  # none is None now
 
     def _search(self, unknown: Mapping[object, Envelope | Notification]) -> None:
         matches: list[list[int]] = [[] for _ in unknown]

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from stentor.filters import Filter
-from stentor.matching.commons import SharedIndex
+from stentor.matching.commons import Numbers, SharedIndex
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.table import DESTINATION, Destination, Local, Neighbor, Row
@@ -27,6 +27,8 @@ _NOBODY: Final = 0
 _ROW: Final = 1
 _FIRST: Final = 2
 _LAST: Final = 255
+#: Events that are looked at one by one.
+_FEW: Final = 12
 
 
 class SharedTable:
@@ -166,12 +168,10 @@ class SharedTable:
         """
         matching = self._shared.matching(events)
         self._make_room()
-        if len(matching) == 1:
-            return self._targets_of_one(matching[0])
-        if not matching:
-            return {}
-        numbers = np.concatenate(matching)
+        numbers = np.concatenate(matching) if matching else np.empty(0, np.intp)
         leads = np.frombuffer(self._leads, np.uint8)[numbers]
+        if len(events) <= _FEW:
+            return self._targets_of_few(matching, leads.tobytes())
         indexes = np.repeat(np.arange(len(matching)), [len(each) for each in matching])
         where = np.zeros((len(self._sizes), len(matching)), np.bool_)
         where[leads, indexes] = True
@@ -183,29 +183,30 @@ class SharedTable:
                     place = self._places.get(destination)
                     if place is not None:
                         where[place, i] = True
-                        continue
-                    to = found.get(destination)
-                    if to is None:
-                        found[destination] = [i]
-                    elif to[-1] != i:  # it has several filters
-                        to.append(i)
-        for place in self._places.values():
+                    else:
+                        _note(found, destination, i)
+        for neighbor, place in self._places.items():
             some = where[place].nonzero()[0].tolist()
             if some:
-                found[self._neighbors[place]] = some  # type: ignore[index]
+                found[neighbor] = some
         return found
 
-    def _targets_of_one(self, numbers: np.ndarray[Any, Any]) -> dict[Destination, list[int]]:
-        leads = np.frombuffer(self._leads, np.uint8)[numbers].tobytes()
+    def _targets_of_few(
+        self, matching: list[Numbers], leads: bytes
+    ) -> dict[Destination, list[int]]:
+        """What does not look at many events at once is faster for few."""
         found: dict[Destination, list[int]] = {}
-        only = [0]
-        for lead in set(leads):
-            if lead == _ROW:
-                for each, number in zip(leads, numbers.tolist(), strict=True):
-                    if each == _ROW:
-                        found |= dict.fromkeys(self._rows[number].owners, only)
-            elif lead != _NOBODY:
-                found[self._neighbors[lead]] = only
+        end = 0
+        for i, numbers in enumerate(matching):
+            start, end = end, end + len(numbers)
+            here = leads[start:end]
+            for lead in set(here):
+                if lead == _ROW:
+                    for number, each in zip(numbers.tolist(), here, strict=True):
+                        for destination in self._rows[number].owners if each == _ROW else ():
+                            _note(found, destination, i)
+                elif lead != _NOBODY:
+                    _note(found, self._neighbors[lead], i)  # type: ignore[arg-type]
         return found
 
     def targets_of_leading(
@@ -307,3 +308,12 @@ class _Held(Mapping[Filter, Row]):
 
     def __len__(self) -> int:
         return len(self._table.filters())
+
+
+def _note(found: dict[Destination, list[int]], destination: Destination, index: int) -> None:
+    """An event goes there, perhaps by several filters; the events come in order."""
+    indexes = found.get(destination)
+    if indexes is None:
+        found[destination] = [index]
+    elif indexes[-1] != index:
+        indexes.append(index)

@@ -170,6 +170,10 @@ class SimulatedInbox:
         if message.retained:
             self.retained += notifications
             return
+        if not (message.offsets or host.thorough):
+            self.client.received += notifications
+            host.notified(self.component, notifications, journaled=False)
+            return
         for i, notification in enumerate(notifications):
             id = notification.id
             assert id is not None
@@ -178,12 +182,12 @@ class SimulatedInbox:
             if host.thorough and not self.wants(notification):
                 self.seen.discard(id)
                 continue  # it was on its way when the client changed its mind
-            if not message.offsets and host.thorough:
+            if not message.offsets:
                 if id in self.volatile:
                     continue  # a client that connects elsewhere can overtake what it has had
                 self.volatile.append(id)
             self.client.received.append(notification)
-            host.notified(self.component, notification, journaled=bool(message.offsets))
+            host.notified(self.component, [notification], journaled=bool(message.offsets))
 
     def _take_in(self, message: m.Deliver, notifications: list[Notification]) -> None:
         """What is to be settled one by one waits until the application asks for it."""
@@ -223,7 +227,7 @@ class SimulatedInbox:
         self.given.append((*key, held.id))
         if self.seen.add(held.id):
             self.client.received.append(held.notification)
-            self.client.host.notified(self.component, held.notification, journaled=True)
+            self.client.host.notified(self.component, [held.notification], journaled=True)
         return key, held
 
     def withdrawn(self, message: m.Withdrawn) -> list[Key]:

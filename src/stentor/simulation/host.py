@@ -420,7 +420,7 @@ class Host:
     def read(self, items: list[bytes]) -> list[Notification]:
         """What has come; the notifications themselves, where they are remembered."""
         found = self._items
-        return [found.get(data) or decode(data) for data in items]
+        return [found[data] if data in found else decode(data) for data in items]
 
     def worded(self, filter: Filter) -> str:
         """A filter as it travels."""
@@ -457,10 +457,13 @@ class Host:
         inbox.component = f"{inbox.client.id}/{next(self.components)}"
         self.begun(inbox)
 
-    def notified(self, component: str, notification: Notification, *, journaled: bool) -> None:
-        self.counters.delivered += 1
+    def notified(
+        self, component: str, notifications: Sequence[Notification], *, journaled: bool
+    ) -> None:
+        self.counters.delivered += len(notifications)
         if self._record and (journaled or not self.thorough):
-            self.trace.notify(component, notification)
+            for notification in notifications:
+                self.trace.notify(component, notification)
 
     # -- time
 
