@@ -12,7 +12,7 @@ from stentor.matching.commons import SharedIndex
 from stentor.model.notification import Notification
 from stentor.routing.protocol import FilterId
 from stentor.routing.shared_table import SharedTable
-from stentor.routing.table import Destination, Local, Neighbor, RoutingTable
+from stentor.routing.table import Destination, Local, Neighbor, RoutingTable, Row
 
 TEXTS = ["x > 1", "x > 5", "x < 4", "y = 0", "x between 2 and 6 and y = 1", "x = 3 or y = 1", ""]
 EVENTS = [Notification({"x": x, "y": y}) for x in range(8) for y in (0, 1)]
@@ -42,6 +42,10 @@ def drawn(rng: random.Random, neighbors: int) -> Entry:
     return destination, number if named else Filter(text), text
 
 
+def _seen(row: Row | None) -> Any:
+    return None if row is None else (row.filter, dict(row.owners))
+
+
 @pytest.mark.spec("R-03.09")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_shared_table_is_a_routing_table(seed: int) -> None:
@@ -54,20 +58,18 @@ def test_a_shared_table_is_a_routing_table(seed: int) -> None:
         both, ours = tables[which], entries[which]
         if ours and rng.random() < (0.3 if step < 60 else 0.8):
             entry = rng.choice(list(ours))
-            one, other = (table.remove(*entry) for table in both)
+            told = [_seen(table.remove(*entry)) for table in both]
             del ours[entry]
         else:
             destination, key, text = drawn(rng, 4)
-            assert [(destination, key) in table for table in both] == 2 * [
-                (destination, key) in ours
-            ]
-            if (destination, key) in ours:
-                continue
-            ours[destination, key] = text
-            one, other = (table.add(destination, key, Filter(text)) for table in both)
-        assert (one.filter, dict(one.owners)) == (other.filter, dict(other.owners))
+            is_held = (destination, key) in ours
+            assert [(destination, key) in table for table in both] == [is_held, is_held]
+            told = [_seen(table.add(destination, key, Filter(text))) for table in both]
+            assert (told[0] is None) == is_held
+            ours.setdefault((destination, key), text)
+        assert told[0] == told[1]
         assert held(both[0]) == held(both[1])
-        batch = rng.choices(EVENTS, k=rng.choice((0, 1, 1, 2, 9)))
+        batch = rng.choices(EVENTS, k=rng.choice((0, 1, 1, 2, 9, 40)))
         assert both[0].targets_of(batch) == both[1].targets_of(batch)
     for (_, table), ours in zip(tables, entries, strict=True):
         for entry in list(ours):
