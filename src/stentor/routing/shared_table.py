@@ -202,9 +202,11 @@ class SharedTable:
             here = leads[start:end]
             for lead in set(here):
                 if lead == _ROW:
-                    for number, each in zip(numbers.tolist(), here, strict=True):
-                        for destination in self._rows[number].owners if each == _ROW else ():
+                    at = here.find(_ROW)
+                    while at >= 0:
+                        for destination in self._rows[int(numbers[at])].owners:
                             _note(found, destination, i)
+                        at = here.find(_ROW, at + 1)
                 elif lead != _NOBODY:
                     _note(found, self._neighbors[lead], i)  # type: ignore[arg-type]
         return found
