@@ -93,14 +93,17 @@ def measure_scale(
 
 def _warm_up() -> None:
     """Let kernels be compiled, or read from their cache, before anything is measured."""
-    quotes = stock(500, 50)
+    quotes = stock(500, 500)
     net = Network.tree([(1, 2)])
     client = net.client(at=2)
     for constraints in quotes.constraints:
         client.subscribe(text_of(constraints))
     net.settle()
-    for event in quotes.events:
+    for event in quotes.events[:50]:
         client.publish(event)
+    with net.together():
+        for event in quotes.events[50:]:
+            client.publish(event)
 
 
 def peak_mb() -> float:
