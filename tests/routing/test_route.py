@@ -20,6 +20,7 @@ from stentor.model import Notification, decode_headers, encode
 from stentor.routing import FilterId, Role, Strategy, TreeRouter
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate
 from stentor.routing.protocol import BrokerId
+from stentor.routing.shared_table import SharedTable
 from stentor.routing.table import DESTINATION, Destination, Local, Neighbor, RoutingTable, Row
 
 Targets = dict[Destination, list[int]]
@@ -37,10 +38,10 @@ def in_order(targets: Targets) -> Targets:
 
 # -- the table
 
-TABLES: list[Callable[[], RoutingTable]] = [
+TABLES: list[Callable[[], RoutingTable | SharedTable]] = [
     RoutingTable,
     *(partial(RoutingTable, engine) for engine in (Index, BruteForce, Counting)),
-    lambda: RoutingTable(shared=_others()),
+    lambda: SharedTable(_others()),
 ]
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +18,7 @@ from stentor.errors import (
     FilterTooComplex,
     InvalidConfiguration,
     InvalidTopology,
+    NotAdvertised,
     StentorError,
     UnknownBroker,
     UnknownClient,
@@ -825,3 +827,50 @@ def test_what_takes_too_much_to_read_is_refused() -> None:
     with pytest.raises(FilterTooComplex):
         client.subscribe(" or ".join(f"{'x' * 200}{i} = {i}" for i in range(350)))
     assert not client.subscriptions
+
+
+# -- many who speak at the same time
+
+
+def test_brokers_deal_together_with_what_clients_say_together() -> None:
+    runs = []
+    for at_once in (False, True):
+        net = Network.tree([(1, 2), (2, 3)])
+        readers = [net.client(at=1 + n % 3) for n in range(6)]
+        writers = [net.client(at=1 + n % 3) for n in range(3)]
+        with net.together() if at_once else nullcontext():
+            for n, reader in enumerate(readers):
+                reader.subscribe(f"x > {n}")
+        net.settle()
+        with net.together() if at_once else nullcontext():
+            for x in range(30):
+                writers[x % 3].publish({"x": x % 7})
+        net.settle()
+        assert net.check(order=("fifo",)).ok
+        runs.append([sorted(str(each.id) for each in reader.received) for reader in readers])
+    assert runs[0] == runs[1]
+
+
+def test_nobody_misses_anything_of_very_much_that_is_on_its_way_at_a_time() -> None:
+    net = Network.tree([(1, 2)])
+    here, there, writer = (net.client(at=at) for at in (1, 2, 1))
+    for reader in (here, there):
+        reader.subscribe("x >= 0")
+    net.settle()
+    for x in range(12_000):
+        writer.publish({"x": x})
+    net.settle()
+    with net.together():
+        for x in range(12_000):
+            writer.publish({"x": x})
+    net.settle()
+    assert received(here) == received(there) == [*range(12_000), *range(12_000)]
+
+
+def test_a_refusal_among_what_is_said_together_is_an_error_at_the_end() -> None:
+    net = Network.tree([(1, 2)], advertisements="covering")
+    client = net.client(at=1)
+    said = []
+    with pytest.raises(NotAdvertised), net.together():
+        said.append(client.publish({"x": 1}))
+    assert said

@@ -11,7 +11,7 @@ once, among all filters that anybody holds, and each table picks out its own.
     long as anybody holds it. So it has an entry for each pair of filters of which one covers the
     other.
 
-Both count how many tables hold a filter, and forget it with the last. An answer may name filters
+Both count how often a filter is held, and forget it with the last. An answer may name filters
 that the asking table does not hold; also those of a broker that died without giving them up.
 """
 
@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from stentor.filters import Filter
 from stentor.matching.index import Index
@@ -29,6 +31,8 @@ from stentor.model.notification import Notification
 
 #: Events whose matches are remembered.
 REMEMBERED: Final = 100_000
+#: Numbers of filters, ascending.
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.intp]]
 
 
 class SharedIndex:
@@ -39,68 +43,86 @@ class SharedIndex:
     >>> index = SharedIndex()
     >>> index.add(Filter("x > 1")), index.add(Filter("x > 1")), index.add(Filter("x > 5"))
     (0, 0, 1)
-    >>> index.matching([Notification({"x": 3}), Notification({"x": 0})])
-    [(0,), ()]
+    >>> [found.tolist() for found in index.matching([Notification({"x": x}) for x in (3, 0)])]
+    [[0], []]
     """
 
     def __init__(self) -> None:
         self._index: Index[int] = Index(background=False)
-        #: The number of each filter, and how many tables hold it.
-        self._held: dict[Filter, list[int]] = {}
+        #: The number of each filter that is held, and by the numbers: the filters, and how many
+        #: entries of tables have them.
+        self._numbers: dict[Filter, int] = {}
+        self._filters: list[Filter] = []
+        self._counts: list[int] = []
         #: Numbers of filters that nobody holds any more.
         self._free: list[int] = []
-        self._found: dict[object, tuple[int, ...]] = {}
+        self._found: dict[object, Numbers] = {}
 
     @property
     def breadth(self) -> int:
         """All numbers are below."""
-        return len(self._held) + len(self._free)
+        return len(self._filters)
+
+    def number(self, filter: Filter) -> int | None:
+        """The number of a filter, if anybody holds it."""
+        return self._numbers.get(filter)
+
+    def filter(self, number: int) -> Filter:
+        """The filter of a number that somebody holds."""
+        return self._filters[number]
 
     def add(self, filter: Filter) -> int:
-        """One more table holds the filter; its number."""
-        known = self._held.get(filter)
-        if known is not None:
-            known[1] += 1
-            return known[0]
-        number = self._free.pop() if self._free else self.breadth
-        self._held[filter] = [number, 1]
+        """One more entry has the filter; its number."""
+        number = self._numbers.get(filter)
+        if number is not None:
+            self._counts[number] += 1
+            return number
+        if self._free:
+            number = self._free.pop()
+            self._filters[number], self._counts[number] = filter, 1
+        else:
+            number = len(self._filters)
+            self._filters.append(filter)
+            self._counts.append(1)
+        self._numbers[filter] = number
         self._index.add(number, filter)
         self._found.clear()
         return number
 
     def remove(self, filter: Filter) -> None:
-        """One table less holds it. With the last its number is free for another."""
-        known = self._held[filter]
-        known[1] -= 1
-        if not known[1]:
-            del self._held[filter]
-            number = known[0]
+        """One entry less has it. With the last its number is free for another."""
+        number = self._numbers[filter]
+        self._counts[number] -= 1
+        if not self._counts[number]:
+            del self._numbers[filter]
             self._free.append(number)
             self._index.remove(number)
             self._found.clear()
 
-    def matching(self, events: Sequence[Envelope | Notification]) -> list[tuple[int, ...]]:
+    def matching(self, events: Sequence[Envelope | Notification]) -> list[Numbers]:
         """For each event the numbers of the filters that it matches."""
         # Envelopes of the same bytes are the same event at different brokers.
         keys: list[object] = [e.encoded if isinstance(e, Envelope) else e for e in events]
         found = self._found
-        unknown = {key: event for key, event in zip(keys, events, strict=True) if key not in found}
+        answer = [found.get(key) for key in keys]
+        unknown = {keys[i]: events[i] for i, known in enumerate(answer) if known is None}
         if unknown:
             self._search(unknown)
-        answer = [found[key] for key in keys]
-        while len(found) > REMEMBERED:
-            del found[next(iter(found))]
-        return answer
+            answer = [found[key] for key in keys]
+            while len(found) > REMEMBERED:
+                del found[next(iter(found))]
+        return answer  # type: ignore[return-value]  # none is None now
 
     def _search(self, unknown: Mapping[object, Envelope | Notification]) -> None:
         matches: list[list[int]] = [[] for _ in unknown]
         for number, indexes in sorted(self._index.match_leading(list(unknown.values()), None)[1]):
             for i in indexes:
                 matches[i].append(number)
-        self._found.update(zip(unknown, map(tuple, matches), strict=True))
+        arrays = (np.array(numbers, np.intp) for numbers in matches)
+        self._found.update(zip(unknown, arrays, strict=True))
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._numbers)
 
 
 class SharedRelations:

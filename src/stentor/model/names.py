@@ -57,6 +57,8 @@ def text_problem(text: object, limit: int = MAX_NAME_BYTES) -> str | None:
         return f"is a {type(text).__name__}, not a string"
     if len(text) > limit:  # before the cache, which must not hold on to long texts
         return f"is longer than {limit} bytes of UTF-8"
+    if text and text.isascii() and text.isprintable():
+        return None
     return _text_problem(text, limit)
 
 

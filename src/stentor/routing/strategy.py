@@ -99,8 +99,6 @@ flooding, simple, identity, covering, merging
         covers = self.name in ("covering", "merging")
         return CoveringReducer(at_once, visible) if covers else PlainReducer()
 
-    def stage(self, sample: Sample, *, of_client: bool) -> MergingStage | None:
-        """What merges the filters of one destination; a client's only perfectly."""
-        if self.name != "merging":
-            return None
+    def stage(self, sample: Sample, *, of_client: bool) -> MergingStage:
+        """What merges the filters of one destination, a client's only perfectly, if it merges."""
         return MergingStage(0.0 if of_client else self.looseness, sample)

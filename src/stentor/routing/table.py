@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from stentor.filters import Filter
 from stentor.matching import Index, Matcher
-from stentor.matching.commons import SharedIndex
 from stentor.model.codec import Envelope
 from stentor.model.notification import Notification
 from stentor.routing.protocol import BrokerId, ClientId
@@ -70,7 +69,7 @@ class Row(Struct, eq=False, gc=False):
     sole: Destination | None = None
     #: Owners and their entries, unless there are none, or one entry of the sole owner.
     several: dict[Destination, int] | None = None
-    #: Rows of a table are numbered as they come, or as the index that tables share has it.
+    #: Rows of a table are numbered as they come.
     number: int = 0
 
     @property
@@ -125,13 +124,7 @@ class RoutingTable:
     {Neighbor(id='north')}
     """
 
-    def __init__(
-        self, engine: Callable[[], Matcher[Any]] | None = None, shared: SharedIndex | None = None
-    ) -> None:
-        """Filters are searched by an engine of its own, or by one that is `shared` with others."""
-        self._shared = shared
-        #: By the number of a filter there: its sole owner, or its row, if it is held here.
-        self._leads: list[Destination | Row | None] = []
+    def __init__(self, engine: Callable[[], Matcher[Any]] | None = None) -> None:
         self._engine: Matcher[Row] = Index(background=False) if engine is None else engine()
         #: Rows by their filters, for others to look at.
         self.held: dict[Filter, Row] = {}
@@ -141,28 +134,22 @@ class RoutingTable:
         #: Pairs that are looked at together now: fewer after very many of them matched.
         self._pairs = PAIRS
 
-    def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row:
-        """A new entry; the key must be free. The row shows all owners of the filter."""
+    def add(self, destination: Destination, key: Hashable, filter: Filter) -> Row | None:
+        """A new entry, and the row that shows all owners of the filter; None if the key is held."""
+        entries = self._entries.get(destination)
+        if entries is None:
+            entries = self._entries[destination] = {}
+        elif key in entries:
+            return None
+        entries[key] = filter
+        self._count += 1
         row = self.held.get(filter)
         if row is None:
             row = Row(filter, number=self._rows)
             self._rows += 1
-            if self._shared is None:
-                self._engine.add(row, filter)
-            else:
-                row.number = self._shared.add(filter)
-                if row.number >= len(self._leads):
-                    self._make_room(self._shared)
+            self._engine.add(row, filter)
             self.held[filter] = row
-        entries = self._entries.get(destination)
-        if entries is None:
-            entries = self._entries[destination] = {}
-        before = len(entries)
-        entries[key] = filter
-        self._count += len(entries) - before
         row.own(destination)
-        if self._shared is not None:
-            self._leads[row.number] = row.sole or row
         return row
 
     def remove(self, destination: Destination, key: Hashable) -> Row:
@@ -174,28 +161,13 @@ class RoutingTable:
             del self._entries[destination]
         row = self.held[filter]
         row.disown(destination)
-        if self._shared is not None:
-            self._leads[row.number] = row.sole or (row if len(row) else None)
         if not len(row):
             del self.held[filter]
-            if self._shared is None:
-                self._engine.remove(row)
-            else:
-                self._shared.remove(filter)
+            self._engine.remove(row)
         return row
-
-    def _make_room(self, shared: SharedIndex) -> None:
-        """For the numbers of all filters that anybody holds."""
-        missing = shared.breadth - len(self._leads)
-        if missing > 0:
-            self._leads += [None] * missing
 
     def targets(self, notification: Notification | Mapping[str, Any]) -> set[Destination]:
         """The destinations with at least one filter that the notification matches."""
-        if self._shared is not None:
-            if not isinstance(notification, Notification):
-                notification = Notification(notification)
-            return set(self.targets_of([notification]))
         found: set[Destination] = set()
         for row in self._engine.match(notification):
             found.update(row.owners)
@@ -211,8 +183,6 @@ class RoutingTable:
         >>> table.targets_of([Notification({"x": x}) for x in (3, 7, 9)])
         {Local(id='ann'): [1, 2]}
         """
-        if self._shared is not None:
-            return self._targets_by(self._shared, events)
         return self._targets(self._matching(events, None)[1])
 
     def targets_of_leading(
@@ -225,8 +195,6 @@ class RoutingTable:
         """
         if (DESTINATION + len(events)) * self._count <= most:  # however many match
             return len(events), self.targets_of(events)
-        if self._shared is not None:
-            return self._leading_by(self._shared, events, most)
         count, matching = self._matching(events[: max(BLOCK, self._pairs // self._count)], most)
         quiet = True
         while count > 1:
@@ -265,40 +233,10 @@ class RoutingTable:
             found.setdefault(row, []).append(i)
         return len(events), found.items()
 
-    def _targets_by(
-        self, shared: SharedIndex, events: Sequence[Envelope | Notification]
-    ) -> dict[Destination, list[int]]:
-        """By what others have found out, too: for each event the numbers of filters."""
-        matching = shared.matching(events)
-        self._make_room(shared)
-        lead_of = self._leads.__getitem__
-        found: dict[Destination, list[int]] = {}
-        for i, numbers in enumerate(matching):
-            for lead in dict.fromkeys(map(lead_of, numbers)):
-                if lead is None:
-                    continue
-                for destination in lead.owners if isinstance(lead, Row) else (lead,):
-                    indexes = found.get(destination)
-                    if indexes is None:
-                        found[destination] = [i]
-                    elif indexes[-1] != i:  # it has several filters
-                        indexes.append(i)
-        return found
-
-    def _leading_by(
-        self, shared: SharedIndex, events: Sequence[Envelope | Notification], most: int
-    ) -> tuple[int, dict[Destination, list[int]]]:
-        count, found = len(events), self._targets_by(shared, events)
-        while count > 1:
-            cost = sum(DESTINATION + len(indexes) for indexes in found.values())
-            if cost <= most:
-                break
-            count = max(1, min(count // 2, count * most // cost))
-            shorter = (
-                (to, indexes[: bisect_left(indexes, count)]) for to, indexes in found.items()
-            )
-            found = {to: indexes for to, indexes in shorter if indexes}
-        return count, found
+    def __contains__(self, entry: tuple[Destination, Hashable]) -> bool:
+        destination, key = entry
+        held = self._entries.get(destination)
+        return held is not None and key in held
 
     def at(self, destination: Destination) -> Mapping[Hashable, Filter]:
         """The entries of a destination."""
@@ -315,6 +253,10 @@ class RoutingTable:
     @property
     def destinations(self) -> list[Destination]:
         return list(self._entries)
+
+    def size(self, destination: Destination) -> int:
+        """The number of entries of a destination."""
+        return len(self._entries.get(destination, ()))
 
     def count(self, kind: type[Neighbor] | type[Local]) -> int:
         """The number of entries of neighbors, or of clients."""

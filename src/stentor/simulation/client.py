@@ -10,10 +10,11 @@ breaks, and presents them when it connects again.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from stentor.errors import (
     DurableElsewhere,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 #: Notifications that may be on their way to a client with guarantees; others have no limit.
 WINDOW: Final = 100
 _UNLIMITED: Final = 1 << 40
+T = TypeVar("T")
 
 
 class Held(NamedTuple):
@@ -67,6 +69,13 @@ class SimulatedCommit:
     code: str | None = None
 
 
+class _Lazily(cached_property[T]):
+    """An attribute that is made when it is first asked for; there may be very many clients."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        super().__init__(lambda _: make())
+
+
 @dataclass(eq=False)
 class SimulatedInbox:
     """A subscription as its client sees it, over all its connections."""
@@ -80,31 +89,31 @@ class SimulatedInbox:
     #: Whether its filters may change; what has been said about them and was not answered; and the
     #: step at which the client first heard of each that it is in force.
     changes: bool = False
-    amendments: dict[int, Filter] = field(default_factory=dict)
-    settled: dict[FilterId, int] = field(default_factory=dict)
+    amendments = _Lazily(dict[int, Filter])
+    settled = _Lazily(dict[FilterId, int])
     #: What was said about these could not be stored, and will be said again.
-    unstored: dict[Filter, None] = field(default_factory=dict)
+    unstored = _Lazily(dict[Filter, None])
     #: Those to which history belongs, those that the broker has to keep for a process that died,
     #: and what was asked for once.
-    first: set[FilterId] = field(default_factory=set)
-    kept: dict[FilterId, Filter] = field(default_factory=dict)
-    past: set[Filter] = field(default_factory=set)
+    first = _Lazily(set[FilterId])
+    kept = _Lazily(dict[FilterId, Filter])
+    past = _Lazily(set[Filter])
     number: int = 0
     #: When it was made; None if the process has died since, and knows no more than names.
     made_at: float | None = 0.0
-    positions: Positions = field(default_factory=dict)
+    positions = _Lazily(Positions)
     #: The step at which the client first heard that it is in force, and its positions then.
     in_force: int | None = None
-    began: Positions = field(default_factory=dict)
+    began = _Lazily(Positions)
     #: What came, in order: stream, offset and id; and the ids of what no journal holds.
-    given: list[tuple[StreamId, int, NotificationId]] = field(default_factory=list)
-    volatile: list[NotificationId] = field(default_factory=list)
-    retained: list[Notification] = field(default_factory=list)
-    gaps: list[m.Gap] = field(default_factory=list)
-    seen: SeenIds = field(default_factory=SeenIds)
+    given = _Lazily(list[tuple[StreamId, int, NotificationId]])
+    volatile = _Lazily(list[NotificationId])
+    retained = _Lazily(list[Notification])
+    gaps = _Lazily(list[m.Gap])
+    seen = _Lazily(SeenIds)
     #: Positions that are confirmed on disk, and those that are about to be.
-    confirmed: Positions = field(default_factory=dict)
-    asked: dict[int, Positions] = field(default_factory=dict)
+    confirmed = _Lazily(Positions)
+    asked = _Lazily(dict[int, Positions])
     #: Why it ended, if the broker has ended it; and whether it is over.
     ended: str | None = None
     over: bool = False
@@ -115,22 +124,22 @@ class SimulatedInbox:
     #: Notifications of credit that were not given back yet.
     debt: int = 0
     #: Of each stream what was dealt with last, in order of giving: what a group's member confirms.
-    last: Positions = field(default_factory=dict)
+    last = _Lazily(Positions)
     #: Where notifications are settled one by one: what waits for the application, and what it has,
     #: each with how often it was given; what it has settled; refusals that were not answered, what
     #: has to wait for the answers, and those that are said when it is in force again.
-    waiting: dict[Key, Held] = field(default_factory=dict)
-    aside: dict[Key, Held] = field(default_factory=dict)
-    hands: dict[Key, Held] = field(default_factory=dict)
-    settled_keys: set[Key] = field(default_factory=set)
-    withheld: dict[tuple[StreamId, str, int], int] = field(default_factory=dict)
-    unsaid: list[m.Refused] = field(default_factory=list)
+    waiting = _Lazily(dict[Key, Held])
+    aside = _Lazily(dict[Key, Held])
+    hands = _Lazily(dict[Key, Held])
+    settled_keys = _Lazily(set[Key])
+    withheld = _Lazily(dict[tuple[StreamId, str, int], int])
+    unsaid = _Lazily(list[m.Refused])
     #: Those that are settled on disk, and those that are about to be.
-    stored: set[Key] = field(default_factory=set)
-    storing: dict[int, list[Key]] = field(default_factory=dict)
+    stored = _Lazily(set[Key])
+    storing = _Lazily(dict[int, list[Key]])
     #: What came on this connection, or in this life: none of it may come again.
-    _on_connection: set[Any] = field(default_factory=set)
-    _in_life: set[tuple[StreamId, int]] = field(default_factory=set)
+    _on_connection = _Lazily(set[Any])
+    _in_life = _Lazily(set[tuple[StreamId, int]])
 
     def __post_init__(self) -> None:
         self.first.update(self.filters)
@@ -161,6 +170,10 @@ class SimulatedInbox:
         if message.retained:
             self.retained += notifications
             return
+        if not (message.offsets or host.thorough):
+            self.client.received += notifications
+            host.notified(self.component, notifications, journaled=False)
+            return
         for i, notification in enumerate(notifications):
             id = notification.id
             assert id is not None
@@ -169,12 +182,12 @@ class SimulatedInbox:
             if host.thorough and not self.wants(notification):
                 self.seen.discard(id)
                 continue  # it was on its way when the client changed its mind
-            if not message.offsets and host.thorough:
+            if not message.offsets:
                 if id in self.volatile:
                     continue  # a client that connects elsewhere can overtake what it has had
                 self.volatile.append(id)
             self.client.received.append(notification)
-            host.notified(self.component, notification, journaled=bool(message.offsets))
+            host.notified(self.component, [notification], journaled=bool(message.offsets))
 
     def _take_in(self, message: m.Deliver, notifications: list[Notification]) -> None:
         """What is to be settled one by one waits until the application asks for it."""
@@ -214,7 +227,7 @@ class SimulatedInbox:
         self.given.append((*key, held.id))
         if self.seen.add(held.id):
             self.client.received.append(held.notification)
-            self.client.host.notified(self.component, held.notification, journaled=True)
+            self.client.host.notified(self.component, [held.notification], journaled=True)
         return key, held
 
     def withdrawn(self, message: m.Withdrawn) -> list[Key]:
@@ -435,7 +448,7 @@ class Client:
             if not self._held[wanted]:
                 self._amend(self._own, wanted, is_wanted=True)
         try:
-            self._raise()
+            self.raise_refusal()
         except StentorError:
             self.host.trace.pop()
             del self._own.filters[id]
@@ -490,7 +503,7 @@ class Client:
         id = FilterId(self.id, next(self._filters))
         self.host.trace.adv(self.id, id, _filter(filter))
         self._offers[id] = self.offer(_filter(filter))
-        self._raise()
+        self.raise_refusal()
         return id
 
     def unadvertise(self, id: FilterId) -> None:
@@ -515,7 +528,7 @@ class Client:
         self.host.published(self, notification, volatile=not self.journaled)
         self._publish([notification], volatile=not self.journaled)
         try:
-            self._raise()
+            self.raise_refusal()
         except NotAdvertised:
             if strict:
                 raise
@@ -781,7 +794,8 @@ class Client:
         if self.broker is not None:
             self.host.say(self, message)
 
-    def _raise(self) -> None:
+    def raise_refusal(self) -> None:
+        """What was refused last is an error."""
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem

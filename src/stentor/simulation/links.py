@@ -60,15 +60,17 @@ class LinkRoom:
             self._words.difference_update(origin.stream for origin in message.up)
 
 
-def together(messages: Iterable[Any]) -> Iterator[Any]:
+def together(messages: Iterable[Any], most: int = UNLIMITED) -> Iterator[Any]:
     """The same in fewer messages: what follows one another, and is of one kind, becomes one.
+
+    Unless that would have more than so many notifications.
 
     >>> [f.items for f in together(m.Forward("b1#", [n], [b"."]) for n in (1, 2))]
     [[b'.', b'.']]
     """
     last: Any = None
     for message in messages:
-        joined = _joined(last, message)
+        joined = _joined(last, message, most)
         if joined is None:
             if last is not None:
                 yield last
@@ -78,13 +80,14 @@ def together(messages: Iterable[Any]) -> Iterator[Any]:
         yield last
 
 
-def _joined(one: Any, other: Any) -> Any:
+def _joined(one: Any, other: Any, most: int) -> Any:
     """Both as one message; None if they have to stay apart."""
     kind = type(one)
     if kind is not type(other):
         return None
     if kind is m.Forward:
-        if one.stream == other.stream and one.volatile == other.volatile:
+        alike = one.stream == other.stream and one.volatile == other.volatile
+        if alike and len(one.items) + len(other.items) <= most:
             offsets = [*one.offsets, *other.offsets]
             return m.Forward(one.stream, offsets, [*one.items, *other.items], one.volatile)
     elif kind in (m.Subscriptions, m.Advertisements) and not one.removed and not other.removed:

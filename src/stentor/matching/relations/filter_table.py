@@ -28,7 +28,7 @@ it; and if F itself has several conjuncts, the witness lies in one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, KeysView
 from typing import Any, Generic
 
 from stentor.errors import FilterTooComplex
@@ -60,8 +60,8 @@ class FilterTable(Generic[K]):
     >>> table.add("high", Filter("symbol = 'IBM' and price > 100"))
     >>> sorted(table.coverers(Filter("symbol = 'IBM' and price > 150")))
     ['any', 'high']
-    >>> table.covered(Filter("price > 50"))
-    {'high'}
+    >>> list(table.covered(Filter("price > 50")))
+    ['high']
     """
 
     def __init__(self) -> None:
@@ -183,10 +183,13 @@ class FilterTable(Generic[K]):
                 if questions.covers(entry.filter, filter):
                     yield from entry.keys
 
-    def covered(self, filter: Filter) -> set[K]:
-        """The filters that it covers (figure 3.8); the empty filter covers all."""
+    def covered(self, filter: Filter) -> KeysView[K]:
+        """The filters that it covers (figure 3.8), in the order in which they came.
+
+        The empty filter covers all.
+        """
         if filter.is_always:
-            return set(self._filters)
+            return dict.fromkeys(self._filters).keys()
         alone = len(filter.conjuncts) == 1
         candidates: set[_Entry[K]] = set(self._never)
         for conjunct in filter.conjuncts:
@@ -197,7 +200,9 @@ class FilterTable(Generic[K]):
                     if not candidates >= row.leads and row.may_lie_within(probe):
                         candidates |= row.leads
         questions = Questions()
-        return _keys(e for e in candidates if questions.covers(filter, e.filter))
+        found = [each for each in candidates if questions.covers(filter, each.filter)]
+        found.sort(key=_number)
+        return dict.fromkeys(key for each in found for key in each.keys).keys()
 
     def identical(self, filter: Filter) -> set[K]:
         """The filters that are equal to it, found by their hash."""

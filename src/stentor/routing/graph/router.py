@@ -64,6 +64,7 @@ from stentor.routing.protocol import (
 )
 from stentor.routing.reducers import Sample
 from stentor.routing.reducers.sample import OBSERVED
+from stentor.routing.shared_table import SharedTable
 from stentor.routing.strategy import Strategy
 from stentor.routing.table import Destination, Local, Neighbor, RoutingTable
 
@@ -143,7 +144,7 @@ class GraphRouter:
         self._interests = Spread(id, SubscriptionUpdate, self._towards, self._interested)
         self._offers = Spread(id, AdvertisementUpdate, self._towards, self._told_of_offers)
         #: What clients want, and what origins want, as `Neighbor`.
-        self._table = RoutingTable(engine, None if commons is None else commons.index)
+        self._table = RoutingTable(engine) if commons is None else SharedTable(commons.index)
         self._watcher: Callable[[Filter, bool], None] | None = None
         self._wanted: Owners[FilterTable[Filter], tuple[BrokerId, int]] = Owners(FilterTable())
         self._offered: Owners[FilterTable[Filter], BrokerId] = Owners(FilterTable())
@@ -281,7 +282,7 @@ class GraphRouter:
         """Whether `forget_some` has something left to do before `link_down`."""
         if neighbor not in self.subtrees:
             return False
-        return bool(self._table.at(Neighbor(neighbor)) or self._offered_below(neighbor, 1))
+        return bool(self._table.size(Neighbor(neighbor)) or self._offered_below(neighbor, 1))
 
     def forget_some(self, neighbor: BrokerId, most: int) -> Outputs:
         """Forget so many filters of a child that says nothing any more."""
@@ -380,7 +381,7 @@ class GraphRouter:
     # -- what is known
 
     def table_size(self) -> TableSize:
-        below = sum(len(self._table.at(Neighbor(child))) for child in self.subtrees)
+        below = sum(self._table.size(Neighbor(child)) for child in self.subtrees)
         return TableSize(
             local=len(self._subscriptions.filters) - below,
             remote=self._interests.remote() + below,

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from itertools import chain, count, islice
+from itertools import chain, islice
 from typing import Final, Protocol, TypeVar
 
 from stentor.filters import Filter
@@ -55,7 +55,8 @@ Cause = TypeVar("Cause")
 class Visible(Protocol):
     """Filters by themselves, and their relations: a `FilterTable`, or one that others share.
 
-    It may hold filters that others have written there.
+    It may hold filters that others have written there. Those that a filter covers come in an order
+    that is the same in every run.
     """
 
     def add(self, key: Filter, filter: Filter) -> None: ...
@@ -70,11 +71,10 @@ class Visible(Protocol):
 class _Node:
     """A filter, where it is wanted, where it is announced, and what hides it elsewhere."""
 
-    __slots__ = ("_children", "_parents", "announced", "filter", "number", "wanted")
+    __slots__ = ("_children", "_parents", "announced", "filter", "wanted")
 
-    def __init__(self, filter: Filter, number: int) -> None:
+    def __init__(self, filter: Filter) -> None:
         self.filter = filter
-        self.number = number  # makes the order of changes the same in every run
         self.wanted = 0
         self.announced = 0
         # There are very many nodes, and most have neither.
@@ -152,8 +152,7 @@ class CoveringReducer:
         self._nodes: dict[Filter, _Node] = {}
         self._visible: Visible = FilterTable() if visible is None else visible
         #: Those that are announced somewhere, but not at the reference slot.
-        self._apart: set[_Node] = set()
-        self._numbers = count()
+        self._apart: dict[_Node, None] = {}
 
     def want(self, key: Hashable, filter: Filter, wanted: int) -> None:
         self.want_all([(key, filter, wanted)])
@@ -169,7 +168,7 @@ class CoveringReducer:
             if node is None:
                 if not wanted or filter.is_never:  # nothing matches it, everything covers it
                     continue
-                node = self._nodes[filter] = _Node(filter, next(self._numbers))
+                node = self._nodes[filter] = _Node(filter)
             more, less = wanted & ~node.wanted, node.wanted & ~wanted
             if less:
                 self._want_less(node, less)
@@ -281,6 +280,8 @@ class CoveringReducer:
         open_ = where
         parents: list[_Node] = []
         for filter in self._visible.covering(node.filter):
+            if filter is node.filter:
+                continue
             coverer = self._nodes.get(filter)
             if coverer is not None and coverer is not node and coverer.announced & open_:
                 open_ &= ~coverer.announced
@@ -293,7 +294,8 @@ class CoveringReducer:
             self._announce(node, open_)
 
     def _announce(self, node: _Node, where: int) -> None:
-        found = map(self._nodes.get, self._visible.covered(node.filter))
+        filters = [each for each in self._visible.covered(node.filter) if each is not node.filter]
+        found = map(self._nodes.get, filters)
         covered = [n for n in found if n is not None and n is not node and n.announced]
         self._announced_at(node, node.announced | where)
         new = where
@@ -306,10 +308,10 @@ class CoveringReducer:
         if not node.hidden:
             self._detach(node)
         if self._at_once is None or len(covered) <= self._at_once:
-            for each in sorted(covered, key=_number):
+            for each in covered:
                 self._hide(each, node)
         else:
-            self._outdone.append((node, iter(sorted(covered, key=_number))))
+            self._outdone.append((node, iter(covered)))
 
     def _hide(self, node: _Node, larger: _Node) -> None:
         """Wherever the larger one is announced, it covers the other."""
@@ -331,9 +333,9 @@ class CoveringReducer:
             self._visible.remove(node.filter)
         node.announced = where
         if where and not where & REFERENCE:
-            self._apart.add(node)
-        else:
-            self._apart.discard(node)
+            self._apart[node] = None
+        elif self._apart:
+            self._apart.pop(node, None)
 
     def _detach(self, node: _Node) -> None:
         """It is hidden nowhere any more."""
@@ -375,7 +377,7 @@ class CoveringReducer:
     def _only_at(self, slot: int) -> list[_Node]:
         """Those that are announced there and hidden at the reference slot."""
         bit = 1 << slot
-        return sorted((node for node in self._apart if node.announced & bit), key=_number)
+        return [node for node in self._apart if node.announced & bit]
 
     def drop_slot(self, slot: int) -> None:
         self.announcements.forget(slot)
@@ -403,11 +405,6 @@ class CoveringReducer:
         return len(self._nodes)
 
 
-def _number(node: _Node) -> int:
-    return node.number
-
-
-def _mentions(node: _Node) -> tuple[int, int]:
+def _mentions(node: _Node) -> int:
     """How much the filter says."""
-    said = sum(len(conjunct.constraints) for conjunct in node.filter.conjuncts)
-    return said, node.number
+    return sum(len(conjunct.constraints) for conjunct in node.filter.conjuncts)

@@ -11,6 +11,7 @@ from stentor.routing.protocol import BrokerId, FilterId, Message
 from stentor.routing.rendezvous.pastry import key_of
 from stentor.routing.rendezvous.ring_messages import Announce, Entry
 from stentor.routing.rendezvous.summary import Summarizing, Summary
+from stentor.routing.shared_table import SharedTable
 from stentor.routing.table import Destination, Local, Neighbor, RoutingTable
 
 
@@ -20,7 +21,7 @@ class Tree(ABC):
     Children are brokers that are further from the key, the parent is one that is closer.
     """
 
-    table: RoutingTable
+    table: RoutingTable | SharedTable
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -31,6 +31,7 @@ from stentor.matching import Commons, Matcher
 from stentor.routing.protocol import BrokerId, FilterId
 from stentor.routing.reducers import Change, MergingStage, Sample
 from stentor.routing.reducers.slots import REFERENCE
+from stentor.routing.shared_table import SharedTable
 from stentor.routing.strategy import Strategy
 from stentor.routing.table import Destination, Ghost, Local, Neighbor, RoutingTable, Row
 from stentor.routing.tree.steering import Steering
@@ -62,13 +63,15 @@ class Layer:
         With `at_once`, no step looks at more filters anew, and `work` does the rest.
         """
         self.strategy = strategy
-        self.table = RoutingTable(engine, None if commons is None else commons.index)
+        self.table = RoutingTable(engine) if commons is None else SharedTable(commons.index)
         self._on_entry = on_entry
         self._sample = sample or Sample(strategy.sample)
         self._stages: dict[Destination, MergingStage] = {}
         #: Whether the routing table says who asks for what.
         self._tabled = strategy.name in ("identity", "covering")
-        self._demand: dict[Any, Row] = self.table.held if self._tabled else {}
+        self._floods = strategy.floods
+        self._merges = strategy.name == "merging"
+        self._demand: Any = self.table.held if self._tabled else {}
         #: What neighbors asked for that are gone, and whose interest lingers.
         self._lingering: dict[Ghost, dict[Hashable, Filter]] = {}
         self._reducer = strategy.reducer(at_once, None if commons is None else commons.relations)
@@ -147,18 +150,21 @@ class Layer:
     def insert(
         self, destination: Destination, key: Hashable, filter: Filter, *, merge: bool = True
     ) -> None:
-        """The destination asks for what the filter matches; the key is new to it."""
-        stage = self._stage(destination)
-        if stage is None:
-            row = self._enter(destination, key, filter)
-            if self._tabled:
-                self._asked_more(self._demand_key(key, filter), row)
-            else:
-                self._own(destination, self._demand_key(key, filter), filter)
+        """The destination asks for what the filter matches; if the key is new to it."""
+        if self._merges:
+            if not self.holds(destination, key):
+                if isinstance(destination, Local):
+                    self._enter(destination, key, filter)
+                stage = self._stage(destination)
+                self._apply(destination, *stage.add(filter, merge=merge))
             return
-        if isinstance(destination, Local):
-            self._enter(destination, key, filter)
-        self._apply(destination, *stage.add(filter, merge=merge))
+        row = self._enter(destination, key, filter)
+        if row is None:
+            return
+        if self._tabled:
+            self._asked_more(self._demand_key(key, filter), row)
+        else:
+            self._own(destination, self._demand_key(key, filter), filter)
 
     def delete(self, destination: Destination, key: Hashable) -> None:
         """It no longer does; if it never did, nothing changes."""
@@ -169,8 +175,7 @@ class Layer:
             assert isinstance(key, Filter)
             filter = key
         else:
-            filter = self.table.at(destination)[key]
-            self._cancel(destination, key)
+            filter = self._cancel(destination, key)
         if stage is None:
             self._disown(destination, self._demand_key(key, filter), filter)
         else:
@@ -180,9 +185,9 @@ class Layer:
 
     def holds(self, destination: Destination, key: Hashable) -> bool:
         """Whether the destination asks for what it knows by this key."""
-        if isinstance(destination, Neighbor) and self.strategy.name == "merging":
+        if self._merges and isinstance(destination, Neighbor):
             return destination in self._stages and key in self._stages[destination]
-        return key in self.table.at(destination)
+        return (destination, key) in self.table
 
     def clear(self, neighbor: Neighbor, most: int | None = None) -> None:
         """The neighbor asks for nothing any more; only so many filters go, if there are more."""
@@ -215,13 +220,12 @@ class Layer:
     def _demand_key(self, key: Hashable, filter: Filter) -> Hashable:
         return self.strategy.key(key, filter) if isinstance(key, FilterId) else key
 
-    def _stage(self, destination: Destination) -> MergingStage | None:
+    def _stage(self, destination: Destination) -> MergingStage:
         stage = self._stages.get(destination)
         if stage is None:
             of_client = isinstance(destination, Local)
             stage = self.strategy.stage(self._sample, of_client=of_client)
-            if stage is not None:
-                self._stages[destination] = stage
+            self._stages[destination] = stage
         return stage
 
     def _apply(
@@ -238,16 +242,17 @@ class Layer:
                 self._cancel(destination, filter)
             self._disown(destination, filter, filter)
 
-    def _enter(self, destination: Destination, key: Hashable, filter: Filter) -> Row:
+    def _enter(self, destination: Destination, key: Hashable, filter: Filter) -> Row | None:
         row = self.table.add(destination, key, filter)
-        if self._on_entry is not None:
+        if row is not None and self._on_entry is not None:
             self._on_entry(destination, row)
         return row
 
-    def _cancel(self, destination: Destination, key: Hashable) -> None:
+    def _cancel(self, destination: Destination, key: Hashable) -> Filter:
         row = self.table.remove(destination, key)
         if self._on_entry is not None:
             self._on_entry(destination, row)
+        return row.filter
 
     def _own(self, destination: Destination, key: Hashable, filter: Filter) -> None:
         """It asks for this, where the table does not say who asks for what."""
@@ -283,7 +288,7 @@ class Layer:
     # -- what is wanted where
 
     def _refresh(self, key: Hashable, demand: Row) -> None:
-        if not self.strategy.floods:
+        if not self._floods:
             self._changed[key] = demand
 
     def _flush(self) -> None:
@@ -296,11 +301,11 @@ class Layer:
     def _wanted(self, key: Hashable, demand: Row) -> int:
         """At which neighbors; with the reference, unless nobody but a sole neighbor asks."""
         lingers = bool(self._lingering) and self._lingers(key)
-        if not demand and not lingers:
+        owner = demand.sole
+        if owner is None and not demand and not lingers:
             return 0
         wanted = self._told
         local = True
-        owner = demand.sole
         if type(owner) is Neighbor and not lingers:
             local = False
             if owner.id in self._slots:

@@ -132,7 +132,7 @@ class Plane:
     ) -> None:
         """The destination asks for this, or offers it."""
         layer = self._layer(kind)
-        if layer is not None and not layer.holds(destination, key):
+        if layer is not None:
             layer.insert(destination, key, filter)
             self.subscriptions.steered()
 
@@ -151,15 +151,14 @@ class Plane:
         destination = Neighbor(sender)
         merge = layer.strategy.name == "merging" and _only_widens(message)
         for key, filter in message.added:
-            if not layer.holds(destination, key):
-                layer.insert(destination, key, filter, merge=merge)
+            layer.insert(destination, key, filter, merge=merge)
         for key in message.removed:
             layer.delete(destination, key)
         self.subscriptions.steered()
 
     def asks(self, neighbor: BrokerId) -> bool:
         """Whether the neighbor asks for anything, or offers anything."""
-        return any(layer.table.at(Neighbor(neighbor)) for layer in self._layers)
+        return any(layer.table.size(Neighbor(neighbor)) for layer in self._layers)
 
     def clear(self, neighbor: Neighbor, most: int | None = None) -> None:
         """The neighbor asks for nothing any more, and offers nothing."""

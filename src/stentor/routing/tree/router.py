@@ -18,7 +18,7 @@ from stentor.model.notification import Notification
 from stentor.routing.messages import AdvertisementUpdate, SubscriptionUpdate, Update
 from stentor.routing.protocol import BrokerId, FilterId, Message, Outputs, Place, Send, TableSize
 from stentor.routing.strategy import Strategy
-from stentor.routing.table import Destination, Local, Neighbor
+from stentor.routing.table import Destination, Local, Neighbor, Row
 from stentor.routing.tree.plane import Plane, Role
 
 _EVERYTHING: Final = Filter("")
@@ -246,13 +246,16 @@ class TreeRouter:
     def watch(self, changed: Callable[[Filter, bool], None]) -> None:
         """Be told of each of the `interests` that has come (True) or gone."""
         self._watcher = changed
-        self.plane.subscriptions.watch(lambda _, row: self._asked(row.filter, bool(row)))
+        self.plane.subscriptions.watch(self._entry)
+
+    def _entry(self, destination: Destination, row: Row) -> None:
+        if self._watcher is not None:
+            filter = row.filter
+            there = row.sole is not None or bool(row)
+            self._watcher(filter, there or (filter.is_always and self._may_want_everything))
 
     def _linked(self) -> None:
         """Whether a neighbor may want everything may have changed."""
-        self._asked(_EVERYTHING, bool(self.plane.subscriptions.table.owners(_EVERYTHING)))
-
-    def _asked(self, filter: Filter, there: bool) -> None:
-        """Whether somebody asks for this may have changed."""
+        asked = bool(self.plane.subscriptions.table.owners(_EVERYTHING))
         if self._watcher is not None:
-            self._watcher(filter, there or (filter.is_always and self._may_want_everything))
+            self._watcher(_EVERYTHING, asked or self._may_want_everything)
