@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -185,55 +186,33 @@ class Guest:
             self._patience = None
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ConnectedClient:
     """A connected client or operator."""
 
-    __slots__ = (
-        "_handshake",
-        "_leaving",
-        "_sample",
-        "answering",
-        "broker",
-        "connection",
-        "id",
-        "is_operator",
-        "name",
-        "parts",
-        "permissions",
-        "producer",
-        "questions",
-        "window",
-    )
+    broker: Broker
+    connection: Connection
+    _handshake: Handshake
+    id: int
+    producer: str
+    permissions: Permissions
+    #: How many publications it was told that may be unanswered.
+    window: int
+    is_operator: bool
+    #: Questions that are not answered yet. Long answers are made one after the other.
+    questions: int = 0
+    answering: asyncio.Lock | None = None
+    #: Parts of a scope graph that is being deployed.
+    parts: bytes = b""
+    #: Closes the connection, if the client does not do so after `Goodbye`.
+    _leaving: asyncio.TimerHandle | None = None
+    #: The request to publish whose answer is waited for, to know how long it takes.
+    _sample: tuple[int, float] | None = None
 
-    def __init__(
-        self,
-        broker: Broker,
-        connection: Connection,
-        handshake: Handshake,
-        id: int,
-        producer: str,
-        permissions: Permissions,
-        window: int,
-    ) -> None:
-        """`window` is how many publications it was told that may be unanswered."""
-        self.broker = broker
-        self.connection = connection
-        self._handshake = handshake
-        self.window = window
-        self.id = id
-        self.producer = producer
-        self.name = handshake.hello.name
-        self.permissions = permissions
-        self.is_operator = handshake.hello.role == "operator"
-        #: Questions that are not answered yet. Long answers are made one after the other.
-        self.questions = 0
-        self.answering: asyncio.Lock | None = None
-        #: Parts of a scope graph that is being deployed.
-        self.parts = b""
-        #: Closes the connection, if the client does not do so after `Goodbye`.
-        self._leaving: asyncio.TimerHandle | None = None
-        #: The request to publish whose answer is waited for, to know how long it takes.
-        self._sample: tuple[int, float] | None = None
+    @property
+    def name(self) -> str:
+        """What it calls itself."""
+        return self._handshake.hello.name
 
     @property
     def hello(self) -> m.Hello:
