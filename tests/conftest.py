@@ -16,6 +16,7 @@ interrupt programs need these to hear it.
 """
 
 import fcntl
+import gc
 import hashlib
 import itertools
 import os
@@ -99,6 +100,15 @@ def kernels(request: pytest.FixtureRequest) -> None:
 
 
 _RUN_BROKERS = {"broker", "cli", "client", "pipeline", "processes"}
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nothing goes but what nobody refers to. So it is in brokers, which seldom collect garbage."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 # -- what tests with processes share: one nursery for all of them

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import socket
@@ -692,7 +691,9 @@ def test_inproc_notices_a_listener_whose_loop_has_ended() -> None:
 
 @on_each_loop
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_left_of_closed_connections(run: Run, kind: str, tmp_path: Path) -> None:
+def test_nothing_is_left_of_closed_connections(
+    run: Run, kind: str, tmp_path: Path, uncollected: None
+) -> None:
     async def main() -> None:
         made = Made()
         listener = await serve(place(kind, tmp_path), made)
@@ -713,7 +714,6 @@ def test_nothing_is_left_of_closed_connections(run: Run, kind: str, tmp_path: Pa
             made.handlers.clear()
             del handler, connection, other
         await asyncio.sleep(0)
-        gc.collect()
         assert sum(ref() is not None for ref in left) <= 2  # what the last turn still holds
         assert len(os.listdir("/proc/self/fd")) <= files + 2
         assert len(asyncio.all_tasks()) == 1

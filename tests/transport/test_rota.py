@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 from peers import Made, Recorder, Run, on_each_loop
 
+from stentor.errors import ProtocolError
 from stentor.protocol.messages import AnyMessage, Ping
 from stentor.transport import Connection, Rota, connect, serve
 from stentor.transport.rota import BUDGET, SLICE
@@ -64,6 +66,35 @@ def test_a_round_has_one_budget_however_many_want_to_work(run: Run) -> None:
         while len(steps.rota):
             assert 0 < len(await steps.round()) <= IN_ROUND + 1
         assert sorted(steps.done, key=str) == sorted([*range(50)] * 40, key=str)
+
+    run(main)
+
+
+class Answer:
+    """Something that is large."""
+
+
+@on_each_loop
+def test_nothing_is_left_of_an_answer_that_was_made_in_steps(run: Run, uncollected: None) -> None:
+    def steps() -> Generator[None, None, Answer]:
+        yield
+        return Answer()
+
+    def failing() -> Generator[None, None, Answer]:
+        yield
+        raise ProtocolError("no")
+
+    async def main() -> None:
+        rota = Rota(asyncio.get_running_loop())
+        answer = await rota.run(steps())
+        left: list[weakref.ref[object]] = [weakref.ref(answer)]
+        try:
+            await rota.run(failing())
+        except ProtocolError as error:
+            left.append(weakref.ref(error))
+        del answer
+        await asyncio.sleep(0)
+        assert [each() for each in left] == [None, None]
 
     run(main)
 

@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import ssl
+import weakref
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,27 @@ def test_messages_go_both_ways(run: Run, files: Files) -> None:
         assert await handler.until_closed() is None
         assert await made.handlers[0].until_closed() is None
         assert made.handlers[0].messages[-1] == Goodbye()
+        await listener.close()
+
+    run(main)
+
+
+@on_each_loop
+def test_nothing_is_left_of_a_connection(run: Run, files: Files, uncollected: None) -> None:
+    async def main() -> None:
+        made = Made()
+        listener = await serve("tls://127.0.0.1:0", made, tls=files.serving())
+        handler = Recorder()
+        connection = await connect(listener.address, handler, tls=files.connecting())
+        other = await made.first()
+        left = [weakref.ref(connection), weakref.ref(other.link)]
+        connection.close()
+        await handler.until_closed()
+        await other.until_closed()
+        made.handlers.clear()
+        del handler, connection, other
+        await asyncio.sleep(0)
+        assert [each() for each in left] == [None, None]
         await listener.close()
 
     run(main)

@@ -34,7 +34,7 @@ from stentor.errors import AccessDenied, NotPermitted, ProtocolError
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.model.names import name_problem, shown, text_problem
-from stentor.node.allowance import Allowance
+from stentor.node.allowance import UNLIMITED, Allowance
 from stentor.node.border import Rights
 from stentor.node.session import nothing
 from stentor.protocol.messages import Hello
@@ -71,7 +71,7 @@ class Permissions:
     attributes: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[str, ...] | None = None
     #: How much of the broker they may have.
-    allowance: Allowance = field(default_factory=Allowance)
+    allowance: Allowance = UNLIMITED
     #: What all of this was made of.
     grant: Grant | None = None
 
@@ -125,6 +125,10 @@ class Permissions:
         return {**said, **self.attributes}
 
 
+#: Of everybody, where there are no grants; and of a neighbor whom none names.
+_ALL: Final = Permissions()
+
+
 class Access:
     """Decides by grants.
 
@@ -144,7 +148,7 @@ another
     def admit(self, hello: Hello, certificate: str | None) -> Permissions:
         """What this one may do; `AccessDenied` if it is nobody we know."""
         if not self._permissions:
-            return Permissions()
+            return _ALL
         for grant, permissions in self._permissions:
             if _is(grant, hello.token, certificate):
                 if hello.role == "broker":
@@ -166,7 +170,7 @@ another
     def of_grant(self, name: str | None) -> Permissions | None:
         """What a grant allows; None if there is none of that name."""
         if not self._permissions:
-            return Permissions() if name is None else None
+            return _ALL if name is None else None
         return next((p for grant, p in self._permissions if grant.name == name), None)
 
     def of_neighbor(self, certificate: str | None) -> Permissions:
@@ -178,7 +182,7 @@ another
             if certificate is not None and grant.certificate == certificate:
                 _check_broker(grant)
                 return permissions
-        return Permissions()
+        return _ALL
 
 
 def _check_broker(grant: Grant) -> None:

@@ -662,7 +662,8 @@ class Broker:
             origin = handshake.neighbor(self.core.routing.terms)
             place: Place = "child" if hello.below else "visitor" if hello.visits else "peer"
             self.links.check(origin, permissions, place, dialed=False)
-            connection.send(self._welcome(handshake.version))
+            welcome = self._welcome(handshake.version, terms=self.core.routing.terms)
+            connection.send(welcome)
             return self.links.made(connection, handshake, origin, permissions, place, dialed=False)
         return self._new_client(connection, handshake, permissions)
 
@@ -672,6 +673,7 @@ class Broker:
         published: tuple[int, int] | None = None,
         producer: str = "",
         window: int | None = None,
+        terms: str = "",
     ) -> m.Welcome:
         limits = self.settings.limits
         return m.Welcome(
@@ -684,7 +686,7 @@ class Broker:
             limits.frame,
             limits.timeout,
             producer,
-            self.core.routing.terms,
+            terms,
             self._clock(),
         )
 
@@ -719,7 +721,9 @@ class Broker:
             audits=permissions.audits,
         )
         window = self.core.publishing.window(session)
-        client = ConnectedClient(self, connection, handshake, id, producer, permissions, window)
+        is_operator = handshake.hello.role == "operator"
+        who = handshake, id, producer, permissions
+        client = ConnectedClient(self, connection, *who, window, is_operator)
         self.clients[id] = self._by_producer[producer] = client
         connection.send(self._welcome(handshake.version, published, producer, window))
         _log.debug("client %s connected from %s", name, connection.peer)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -37,7 +37,7 @@ from stentor.node.reading import Texts, parsed, received
 from stentor.protocol import messages as m
 from stentor.protocol.handshake import Handshake, Left
 from stentor.routing.protocol import Place
-from stentor.transport import Connection, Rota
+from stentor.transport import Connection
 
 if TYPE_CHECKING:
     from stentor.broker.host import Broker
@@ -66,35 +66,27 @@ _DONE: Final = object()
 class Backlog:
     """What a connection has brought and was not dealt with yet."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        rota: Rota,
-        deal: Callable[[Any], Steps | None],
-        afterwards: Callable[[], object],
-    ) -> None:
-        """`deal` takes a message and returns what is left to do of it, if that is much.
+    __slots__ = ("_is_waiting", "_messages", "_steps", "peer")
 
-        A step may give something that has to be waited for before the next one.
-        """
-        self._connection = connection
-        self._rota = rota
-        self._deal = deal
-        self._afterwards = afterwards
-        self._messages: deque[Any] = deque()
-        #: The message that is being dealt with.
+    def __init__(self, peer: ConnectedClient | Link) -> None:
+        """`peer` deals with messages, and knows nothing of this: so both go with the connection."""
+        self.peer = peer
+        #: The next one is the last.
+        self._messages: list[Any] = []
+        #: What is left of the message that is being dealt with. A step may give something that has
+        #: to be waited for before the next one.
         self._steps: Steps | None = None
         self._is_waiting = False
 
     def add(self, messages: list[Any]) -> None:
         """Deal with these, behind what there is; raise what is wrong with them."""
-        self._messages.extend(messages)
+        self._messages[:0] = reversed(messages)
         if not self._is_waiting:
             self._work()
 
     def _work(self) -> None:
-        connection, messages = self._connection, self._messages
-        more = self._rota.more()
+        connection, messages, rota = self.peer.connection, self._messages, self.peer.broker.rota
+        more = rota.more()
         try:
             while not connection.is_closing:
                 if self._steps is not None:
@@ -106,31 +98,34 @@ class Backlog:
                         step.add_done_callback(self._go_on)
                         break
                 elif messages:
-                    self._steps = self._deal(messages.popleft())
+                    self._steps = self.peer.heard(messages.pop())
                 else:
                     break
                 if (self._steps or messages) and not more():
                     self._wait()
-                    self._rota.wait(self._go_on)
+                    rota.wait(self._go_on)
                     break
         finally:
-            self._afterwards()
+            self.peer.dealt()
 
     def _wait(self) -> None:
-        self._is_waiting = self._connection.busy = True
+        self._is_waiting = self.peer.connection.busy = True
 
     def _go_on(self, *_: object) -> None:
-        self._is_waiting = self._connection.busy = False
-        self._connection.attempt(self._work)
+        self._is_waiting = self.peer.connection.busy = False
+        self.peer.connection.attempt(self._work)
 
 
 class Guest:
     """A connection that somebody has made to this broker."""
 
+    __slots__ = ("_backlog", "_handshake", "_patience", "broker", "connection")
+
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.connection: Connection | None = None
-        self._role: ConnectedClient | Link | None = None
+        #: Of whom it has turned out to be.
+        self._backlog: Backlog | None = None
         self._patience: asyncio.TimerHandle | None = None
 
     def opened(self, connection: Connection) -> None:
@@ -156,12 +151,12 @@ class Guest:
         self.connection.close()
 
     def received(self, connection: Connection, messages: list[Any]) -> None:
-        if self._role is None:
+        if self._backlog is None:
             self._handshake.hear(messages[0])
             self._hush()
             self.broker.strangers.pop(self, None)
             try:
-                self._role = self.broker.admit(connection, self._handshake)
+                self._backlog = Backlog(self.broker.admit(connection, self._handshake))
             except ProtocolError:
                 raise
             except StentorError as error:
@@ -172,18 +167,18 @@ class Guest:
             connection.max_frame = self.broker.settings.limits.frame
             messages = messages[1:]
         if messages:
-            self._role.received(messages)
+            self._backlog.add(messages)
 
     def writable_again(self, connection: Connection) -> None:
-        if self._role is not None:
-            self._role.writable_again()
+        if self._backlog is not None:
+            self._backlog.peer.writable_again()
 
     def closed(self, connection: Connection, error: Exception | None) -> None:
         self._hush()
         self.broker.guests.discard(self)
         self.broker.strangers.pop(self, None)
-        if self._role is not None:
-            self._role.closed(error)
+        if self._backlog is not None:
+            self._backlog.peer.closed(error)
 
     def _hush(self) -> None:
         if self._patience is not None:
@@ -191,39 +186,33 @@ class Guest:
             self._patience = None
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ConnectedClient:
     """A connected client or operator."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        connection: Connection,
-        handshake: Handshake,
-        id: int,
-        producer: str,
-        permissions: Permissions,
-        window: int,
-    ) -> None:
-        """`window` is how many publications it was told that may be unanswered."""
-        self.broker = broker
-        self.connection = connection
-        self._handshake = handshake
-        self.window = window
-        self.id = id
-        self.producer = producer
-        self.name = handshake.hello.name
-        self.permissions = permissions
-        self.is_operator = handshake.hello.role == "operator"
-        #: Questions that are not answered yet. Long answers are made one after the other.
-        self.questions = 0
-        #: Parts of a scope graph that is being deployed.
-        self.parts = b""
-        #: Closes the connection, if the client does not do so after `Goodbye`.
-        self._leaving: asyncio.TimerHandle | None = None
-        #: The request to publish whose answer is waited for, to know how long it takes.
-        self._sample: tuple[int, float] | None = None
-        self.answering = asyncio.Lock()
-        self.received = Backlog(connection, broker.rota, self._heard, self._dealt).add
+    broker: Broker
+    connection: Connection
+    _handshake: Handshake
+    id: int
+    producer: str
+    permissions: Permissions
+    #: How many publications it was told that may be unanswered.
+    window: int
+    is_operator: bool
+    #: Questions that are not answered yet. Long answers are made one after the other.
+    questions: int = 0
+    answering: asyncio.Lock | None = None
+    #: Parts of a scope graph that is being deployed.
+    parts: bytes = b""
+    #: Closes the connection, if the client does not do so after `Goodbye`.
+    _leaving: asyncio.TimerHandle | None = None
+    #: The request to publish whose answer is waited for, to know how long it takes.
+    _sample: tuple[int, float] | None = None
+
+    @property
+    def name(self) -> str:
+        """What it calls itself."""
+        return self._handshake.hello.name
 
     @property
     def hello(self) -> m.Hello:
@@ -244,7 +233,8 @@ class ConnectedClient:
             close = self.connection.close
             self._leaving = asyncio.get_running_loop().call_later(LAST_WORDS, close)
 
-    def _heard(self, message: Any) -> Steps | None:
+    def heard(self, message: Any) -> Steps | None:
+        """It says something; what is left to do of that, if it is much."""
         if self._leaving is not None and not isinstance(message, m.Settle | m.Confirm | m.Goodbye):
             return None
         if isinstance(message, m.Publish | m.Commit) and not self.is_operator:
@@ -275,7 +265,8 @@ class ConnectedClient:
             yield self.broker.parse(text, read)
         yield from self.broker.core.hear(self.id, message) or ()
 
-    def _dealt(self) -> None:
+    def dealt(self) -> None:
+        """Something that it has said has been dealt with."""
         self.broker.heard()
         if self.broker.journal.full:
             self.broker.hold_back(self.connection)
@@ -329,16 +320,15 @@ class Link:
         self.place = place
         #: Whether this broker has made the connection.
         self.dialed = dialed
-        self.queue = LinkQueue(limit=broker.settings.limits.link_queue, restart=self._restart)
+        #: None of these knows of this link, or they would keep each other when it is gone.
+        self.queue = LinkQueue(
+            limit=broker.settings.limits.link_queue,
+            restart=lambda stream: broker.core.broken(stream, origin.stream),
+        )
+        self.transfer = Transfer(broker, connection, origin, permissions)
         self._taken = 0
-        self.received = Backlog(connection, broker.rota, self._heard, self._dealt).add
-        self.transfer = Transfer(self)
         self.received_notifications = 0
         self.sent_notifications = 0
-
-    def _restart(self, stream: m.StreamId) -> m.Streams | None:
-        """The word that a stream begins afresh, for this neighbor."""
-        return self.broker.core.broken(stream, self.stream)
 
     @property
     def stream(self) -> str:
@@ -349,7 +339,8 @@ class Link:
         """Who the neighbor has said that it is, if it has dialed."""
         return self._handshake.hello
 
-    def _heard(self, message: Any) -> Steps | None:
+    def heard(self, message: Any) -> Steps | None:
+        """It says something; what is left to do of that, if it is much."""
         if self.broker.links.get(self.stream) is not self:
             return None  # it was replaced
         match self._handshake.hear(message):
@@ -386,7 +377,8 @@ class Link:
         except StentorError as error:
             raise ProtocolError(f"what {self.origin.broker!r} sent is invalid: {error}") from error
 
-    def _dealt(self) -> None:
+    def dealt(self) -> None:
+        """Something that it has said has been dealt with."""
         self.broker.heard()
         self.grant()
         self.flush()
@@ -432,6 +424,7 @@ class Dialing:
         self._place = place
         self._expected = expected
         self.link: Link | None = None
+        self._backlog: Backlog | None = None
         #: Done when the connection is over, with what ended it.
         self.over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self._reason: Exception | None = None
@@ -468,13 +461,14 @@ class Dialing:
                 case m.Welcome():
                     try:
                         self.link = self._linked(connection)
+                        self._backlog = Backlog(self.link)
                     except StentorError as error:
                         self._reason = error
                         connection.send(self._handshake.refuse(error))
                         connection.close()
                         return
-        if messages and self.link is not None:
-            self.link.received(messages)
+        if messages and self._backlog is not None:
+            self._backlog.add(messages)
 
     def _linked(self, connection: Connection) -> Link:
         broker = self.broker

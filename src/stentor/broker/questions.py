@@ -78,7 +78,8 @@ async def _in_turn(
     broker: Broker, client: ConnectedClient, steps: Generator[None, None, Any]
 ) -> Any:
     """A long answer; while it is made, others have turns."""
-    async with client.answering:
+    lock = client.answering = client.answering or asyncio.Lock()
+    async with lock:
         return await broker.rota.run(steps)
 
 

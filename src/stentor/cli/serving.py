@@ -125,8 +125,9 @@ def _collect_rarely() -> None:
     """Let the garbage collector look at everything only seldom.
 
     It would look again and again at what lives as long as the process: the program itself, and the
-    filters of clients, which may be very many. Most garbage goes without it, by counting
-    references. What is new is looked at soon, while it is little, so that it never takes long.
+    filters of clients, which may be very many. Garbage goes without it, by counting references:
+    what is over must not refer to itself. What is new is looked at soon, while it is little, so
+    that it never takes long.
     """
     gc.collect()
     gc.freeze()

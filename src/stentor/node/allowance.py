@@ -75,6 +75,10 @@ raise `groups` in the grant
             )
 
 
+#: No bounds.
+UNLIMITED: Final = Allowance()
+
+
 class Shares:
     """A bound that grants share.
 

@@ -57,7 +57,7 @@ from typing import Any, Final
 from stentor.errors import ProtocolError, StentorError
 from stentor.filters import Filter
 from stentor.node.agenda import Action, Agenda
-from stentor.node.allowance import Allowance, Shares
+from stentor.node.allowance import UNLIMITED, Allowance, Shares
 from stentor.node.assurance import Assurance
 from stentor.node.border import Borders, Rights
 from stentor.node.bounds import Bounds
@@ -733,9 +733,9 @@ class Core:
         may_subscribe: SubscribeRule | None = None,
         may_advertise: AdvertiseRule | None = None,
         owner: str | None = None,
-        allowance: Allowance | None = None,
+        allowance: Allowance = UNLIMITED,
         component: str | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        attributes: dict[str, Any] | None = None,
         audits: bool = False,
     ) -> Session:
         """A client has connected; `newest` is what the journal holds of it as a producer.
@@ -748,7 +748,7 @@ class Core:
         producer = name if producer is None else producer
         line = self.publishing.line(producer, name, newest)
         rules = may_publish, may_subscribe, may_advertise
-        session = Session(id, name, producer, line, *rules, owner, audits, allowance or Allowance())
+        session = Session(id, name, producer, line, *rules, owner, audits, allowance)
         self._sessions.begin(session)
         self.scopes.join(session, component or name, attributes or {})
         self.rosters.join(session)

@@ -43,8 +43,9 @@ class Pauses:
         sessions.at_leave(self._left)
 
     def _left(self, session: Session) -> None:
-        for kept in (self._reasons, self._frames, self.released, self._rests, self._paced):
-            kept.pop(session.id, None)
+        if session.id in self._frames:  # as is everybody who waits
+            for kept in (self._reasons, self._frames, self.released, self._rests, self._paced):
+                kept.pop(session.id, None)
 
     # -- why
 

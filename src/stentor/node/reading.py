@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from copy import copy
 from itertools import accumulate
 from secrets import randbits
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -69,7 +70,7 @@ class Texts(Generic[Meaning]):
             found = self.outcome(text)
             self.remember(text, found)
         if isinstance(found, StentorError):
-            raise found.with_traceback(None)
+            raise copy(found)  # what is raised keeps all who called, and this one is remembered
         return found
 
     def outcome(self, text: str) -> Meaning | StentorError:

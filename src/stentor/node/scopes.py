@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from stentor.errors import NotPermitted, StentorError
@@ -96,16 +96,26 @@ class Scopes:
             if not saying[said]:
                 del saying[said]
 
-    def join(self, session: Session, name: str, attributes: Mapping[str, Any]) -> None:
+    def join(self, session: Session, name: str, attributes: dict[str, Any]) -> None:
         """A client has connected, for whose name and attributes somebody vouches."""
-        component = self.components[session.id] = Component(session.producer, name, attributes)
-        if self._saying is not None:
-            self._note(session.id, component)
+        self._enter(session.id, Component(session.producer, name, attributes))
 
-    def _note(self, session: int, component: Component) -> None:
-        assert self._saying is not None
-        for said in _texts(component):
-            self._saying.setdefault(said, set()).add(session)
+    def listen(self, session: Session) -> None:
+        """The session is this broker itself, and hears what brokers are told."""
+        self._enter(session.id, Component(session.producer, session.producer, {}, is_broker=True))
+
+    def _enter(self, session: int, component: Component) -> None:
+        self.components[session] = component
+        if self._saying is not None:
+            _note(self._saying, session, component)
+
+    def saying(self, name: str, value: str) -> Collection[int]:
+        """The clients that say this of themselves."""
+        if self._saying is None:
+            self._saying = {}
+            for session, component in self.components.items():
+                _note(self._saying, session, component)
+        return self._saying.get((name, value), ())
 
     def concerned(self, epoch: int) -> list[int] | None:
         """The clients that may see something else since an epoch; None: all of them."""
@@ -117,17 +127,7 @@ class Scopes:
             if span.texts is None:
                 return None
             texts.update(span.texts)
-        if self._saying is None:
-            self._saying = {}
-            for session, component in self.components.items():
-                self._note(session, component)
-        return sorted(set().union(*(self._saying.get(each, ()) for each in texts)))
-
-    def listen(self, session: Session) -> None:
-        """The session is this broker itself, and hears what brokers are told."""
-        component = Component(session.producer, session.producer, {})
-        component.is_broker = True
-        self.components[session.id] = component
+        return sorted(set().union(*(self.saying(*each) for each in texts)))
 
     def hold(self, id: str, waiting: Waiting) -> None:
         """Something waits here until something else is said."""
@@ -339,6 +339,11 @@ class Scopes:
         if view is None or view.outside:
             return name
         return f"{_digest(view.shared.now)}{OF}{name}"
+
+
+def _note(saying: dict[tuple[str, str], set[int]], session: int, component: Component) -> None:
+    for said in _texts(component):
+        saying.setdefault(said, set()).add(session)
 
 
 def _texts(component: Component) -> list[tuple[str, str]]:

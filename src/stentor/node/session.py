@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from stentor.filters import Filter
 from stentor.model.codec import Envelope
 from stentor.model.identity import NotificationId
-from stentor.node.allowance import Allowance
+from stentor.node.allowance import UNLIMITED, Allowance
 from stentor.node.subscription import Consumer, Subscription
 from stentor.protocol.messages import Read
 
@@ -37,19 +37,31 @@ class Line:
 
     #: The newest epoch and sequence number that was journaled or is about to be.
     newest: tuple[int, int]
-    #: Batches that are on their way, each with the newest id by then, and connections that go on
-    #: with it.
-    pending: deque[tuple[tuple[int, int], list[Envelope]]] = field(default_factory=deque)
+    #: Batches that are on their way, each with the newest id by then; None until there is one.
+    pending: deque[tuple[tuple[int, int], list[Envelope]]] | None = None
+    #: Connections that go on with it.
     sessions: int = 0
     failed: bool = False
 
+    def sent(self, envelopes: list[Envelope]) -> None:
+        """One more batch is on its way."""
+        if self.pending is None:
+            self.pending = deque()
+        self.pending.append((self.newest, envelopes))
+
+    def arrived(self) -> bool:
+        """The first batch is there; whether that was all."""
+        assert self.pending is not None
+        self.pending.popleft()
+        return not self.pending
+
     def original(self, id: NotificationId) -> Envelope | None:
         """What is on its way under this id."""
-        this = id.epoch, id.sequence
-        batch = bisect_left(self.pending, this, key=lambda each: each[0])
-        if batch == len(self.pending):
+        this, pending = (id.epoch, id.sequence), self.pending or ()
+        batch = bisect_left(pending, this, key=lambda each: each[0])
+        if batch == len(pending):
             return None
-        envelopes = self.pending[batch][1]
+        envelopes = pending[batch][1]
         at = bisect_left(envelopes, this, key=_order)
         return envelopes[at] if at < len(envelopes) and envelopes[at].id == id else None
 
@@ -59,7 +71,7 @@ def _order(envelope: Envelope) -> tuple[int, int]:
     return envelope.id.epoch, envelope.id.sequence
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Session:
     """One connection of one client."""
 
@@ -77,14 +89,14 @@ class Session:
     #: Whether it reads journals as they are, whatever scopes say: what archives need.
     audits: bool = False
     #: What that grant may have.
-    allowance: Allowance = field(default_factory=Allowance)
+    allowance: Allowance = UNLIMITED
     subscriptions: dict[int, tuple[Subscription, Consumer]] = field(default_factory=dict)
     advertisements: dict[int, Filter] = field(default_factory=dict)
     #: Stretches of journals that it has asked for.
-    reads: deque[Read] = field(default_factory=deque)
+    reads: list[Read] = field(default_factory=list)
     #: Numbers of requests to publish, oldest first, how many notifications each has, and how many
-    #: parts of it are not done.
-    _open: deque[list[int]] = field(default_factory=deque)
+    #: parts of it are not done; None until there is one.
+    _open: deque[list[int]] | None = None
     #: Notifications that are not done.
     unanswered: int = 0
     published: int = 0
@@ -93,6 +105,8 @@ class Session:
     def opened(self, number: int, count: int) -> list[int]:
         """Publications have come; `closed` takes what this returns, once for each part of it."""
         entry = [number, count, 1]
+        if self._open is None:
+            self._open = deque()
         self._open.append(entry)
         self.unanswered += count
         return entry

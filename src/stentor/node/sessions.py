@@ -40,6 +40,10 @@ class Sessions:
         """Call this when nothing of the client is left."""
         self._at_end.append(forget)
 
+    def is_leaving(self, id: int) -> bool:
+        """Whether the connection of a client is gone, and not everything that it had."""
+        return id in self._leaving
+
     @property
     def has_work(self) -> bool:
         """Whether there is something left to be taken down."""
@@ -64,7 +68,9 @@ class Sessions:
             self._go_on(self.held[next(iter(self._leaving))])
 
     def _go_on(self, session: Session) -> None:
-        if all(take_down(session, TAKEN_DOWN) for take_down in self._take_down):
-            del self.held[session.id], self._leaving[session.id]
-            for forget in self._at_end:
-                forget(session)
+        for take_down in self._take_down:
+            if not take_down(session, TAKEN_DOWN):
+                return
+        del self.held[session.id], self._leaving[session.id]
+        for forget in self._at_end:
+            forget(session)

@@ -24,7 +24,6 @@ returns what follows from a message, and who holds the connection does it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from stentor.errors import (
@@ -64,13 +63,6 @@ class Left(NamedTuple):
 #: What follows from a message: `Hello` or `Welcome`, once, when the connection is open; `Pong` to
 #: be sent; that the other side leaves; nothing; or the message itself, if it is about other things.
 Heard: TypeAlias = AnyMessage | Left | None
-
-
-class _State(Enum):
-    CALLING = auto()
-    CALLED = auto()
-    OPEN = auto()
-    OVER = auto()
 
 
 def hello(
@@ -114,6 +106,8 @@ class Handshake:
     Left(reason=ShuttingDown('ann says goodbye: that is all'), instead=[])
     """
 
+    __slots__ = ("_calls", "_other", "_state", "hello", "version", "welcome")
+
     hello: Hello
     #: Known to the side that calls.
     welcome: Welcome
@@ -124,29 +118,29 @@ class Handshake:
         """`other` is how errors call the other side; `hello` is what the side says that calls."""
         self._other = other
         self._calls = hello is not None
-        self._state = _State.CALLED
+        self._state = _CALLED
         if hello is not None:
             self.hello = hello
-            self._state = _State.CALLING
+            self._state = _CALLING
 
     def hear(self, message: AnyMessage) -> Heard:
         """What follows from a message of the other side."""
         state = self._state
-        move = _MOVES[state].get(type(message))
+        move = state.get(type(message))
         if move is not None:
             return move(self, message)
-        if state is _State.OPEN:
+        if state is _OPEN:
             return message
-        if state is _State.OVER:
+        if state is _OVER:
             return None
         what = type(message).__name__
-        if state is _State.CALLING:
+        if state is _CALLING:
             raise ProtocolError(f"{what} is not an answer to Hello")
         raise ProtocolError(f"the first message must be Hello, not {what}")
 
     def refuse(self, error: StentorError) -> Failure | Goodbye:
         """What to say if there shall be no connection."""
-        self._state = _State.OVER
+        self._state = _OVER
         return Goodbye(str(error)) if self._calls else Failure(error.code, str(error))
 
     def neighbor(self, terms: str, address: str | None = None) -> Origin:
@@ -180,7 +174,7 @@ class Handshake:
             )
         if hello.role not in ROLES:
             raise ProtocolError(f"there is no role {hello.role!r}")
-        self.hello, self.version, self._state = hello, version, _State.OPEN
+        self.hello, self.version, self._state = hello, version, _OPEN
         return hello
 
     def _welcomed(self, welcome: Welcome) -> Heard:
@@ -190,17 +184,17 @@ class Handshake:
                 f"the broker speaks version {welcome.version} of the protocol, and this "
                 f"release {', '.join(map(str, offered))}; update the older one"
             )
-        self.welcome, self.version, self._state = welcome, welcome.version, _State.OPEN
+        self.welcome, self.version, self._state = welcome, welcome.version, _OPEN
         return welcome
 
     def _failed(self, failure: Failure) -> Heard:
-        if failure.number is not None and self._state is _State.OPEN:
+        if failure.number is not None and self._state is _OPEN:
             return failure  # the answer to a request
-        self._state = _State.OVER
+        self._state = _OVER
         return Left(error_of(failure.code, failure.message), None)
 
     def _dismissed(self, goodbye: Goodbye) -> Heard:
-        self._state = _State.OVER
+        self._state = _OVER
         text = f": {goodbye.reason}" if goodbye.reason else ""
         return Left(ShuttingDown(f"{self._other} says goodbye{text}"), goodbye.instead)
 
@@ -223,10 +217,8 @@ _ANY_TIME: Final[_Moves] = {
     Ping: _pong,
     Pong: _nothing,
 }
-#: The table above, but for what holds for all other messages in a state.
-_MOVES: Final[dict[_State, _Moves]] = {
-    _State.CALLING: {Welcome: Handshake._welcomed, **_ANY_TIME},
-    _State.CALLED: {Hello: Handshake._introduced},
-    _State.OPEN: {Hello: Handshake._repeated, Welcome: Handshake._repeated, **_ANY_TIME},
-    _State.OVER: {},
-}
+#: The states: each is its row of the table above, without the last column.
+_CALLING: Final[_Moves] = {Welcome: Handshake._welcomed, **_ANY_TIME}
+_CALLED: Final[_Moves] = {Hello: Handshake._introduced}
+_OPEN: Final[_Moves] = {Hello: Handshake._repeated, Welcome: Handshake._repeated, **_ANY_TIME}
+_OVER: Final[_Moves] = {}

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -127,25 +128,30 @@ class Decided(NamedTuple):
     later: list[tuple[float | None, Stamp, Notification | None]]
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Component:
     """A client, as the graph sees it: what it has said of itself, and what follows from that."""
 
-    def __init__(self, producer: str, name: str, attributes: Mapping[str, Any]) -> None:
-        """`name` and attributes are what somebody vouches for."""
-        self.producer = producer
-        self.name = name
-        self.attributes = dict(attributes)
-        #: What rules look at, where the graph does not name it.
-        self.facts = facts_of(name, attributes)
-        self.view = View(producer, {}, True)
-        #: Whether it is this broker itself, which sees what is said to brokers and nothing else.
-        self.is_broker = False
-        #: As of which changes the view, the reach and the way up are known.
-        self.viewed = self.climbs = self.placed = -1
-        self.node = Node(_stand_in(place_of_publisher(producer)), is_scope=False, name=name)
-        self.reach: Reach | None = None
-        #: What was put before publications lately, by the interfaces that they pass.
-        self.marks: dict[int, Mark] = {}
+    producer: str
+    #: What somebody vouches for.
+    name: str
+    attributes: dict[str, Any]
+    #: Whether it is this broker itself, which sees what is said to brokers and nothing else.
+    is_broker: bool = False
+    #: As of which changes the view, the reach and the way up are known.
+    viewed: int = -1
+    climbs: int = -1
+    placed: int = -1
+    view: View = field(init=False)
+    reach: Reach = field(init=False)
+    node: Node = field(init=False)
+    #: What was put before publications lately, by the interfaces that they pass.
+    marks: dict[int, Mark] = field(init=False)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What rules look at, where the graph does not name it."""
+        return facts_of(self.name, self.attributes)
 
 
 class EntryGraph:
@@ -446,10 +452,11 @@ class EntryGraph:
         """Whether a place has come or gone, since its view was found, that takes it in."""
         if component.viewed < self._forgotten:
             return True
+        facts = component.facts
         for epoch, spans in reversed(self._moves):
             if epoch <= component.viewed:
                 return False
-            if any(span.may_match(component.facts) for span in spans):
+            if any(span.may_match(facts) for span in spans):
                 return True
         return False
 
@@ -500,7 +507,7 @@ class EntryGraph:
 
     def _reach(self, component: Component) -> Reach:
         """How far it is heard; components in the same places share that."""
-        if component.climbs == self._built and component.reach is not None:
+        if component.climbs == self._built:
             return component.reach
         known = self.graph.nodes.get(component.name)
         is_named = known is not None and not known.is_scope

@@ -367,6 +367,8 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._fail(error)
             return
+        finally:
+            del self._make_handler  # which may know the handler
         self._handler = handler
         self.attempt(handler.opened, self)
 
@@ -446,6 +448,7 @@ class Connection(asyncio.Protocol):
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
+        self._transport = None  # the two would keep each other
         handler, self._handler = self._handler, None
         if handler is None:
             return

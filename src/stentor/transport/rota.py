@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -63,23 +64,26 @@ class Rota:
     async def run(self, steps: Generator[Any, None, T]) -> T:
         """Do all the steps, in turn with others; what they come to."""
         done = self._loop.create_future()
+        self.wait(partial(self._step, steps, done))
+        try:
+            result: T = await done
+            return result
+        finally:
+            del done  # it keeps an error, which keeps this
 
-        def go_on() -> None:
-            more = self.more()
-            try:
-                while not done.done():
-                    next(steps)
-                    if not more():
-                        self.wait(go_on)
-                        break
-            except StopIteration as end:
-                done.set_result(end.value)
-            except Exception as error:
-                done.set_exception(error)
-
-        self.wait(go_on)
-        result: T = await done
-        return result
+    def _step(self, steps: Generator[Any, None, T], done: asyncio.Future[T]) -> None:
+        more = self.more()
+        try:
+            while not done.done():
+                next(steps)
+                if not more():
+                    self.wait(partial(self._step, steps, done))
+                    break
+        except StopIteration as end:
+            done.set_result(end.value)
+        except Exception as error:
+            done.set_exception(error)
+            del done
 
     def _begin(self, now: float) -> None:
         self._end = now + BUDGET

@@ -11,6 +11,11 @@ from overlay import Overlay
 from stentor.errors import StentorError
 from stentor.filters import Filter
 from stentor.model.codec import decode_header
+from stentor.node.clock import Clock
+from stentor.node.scopes import Scopes
+from stentor.node.session import Line, Session
+from stentor.node.sessions import TAKEN_DOWN, Sessions
+from stentor.protocol import messages as m
 from stentor.scopes import Interface, Kind, MembershipRule, ScopeGraph, policy_of
 from stentor.scopes.definition import records_of
 from stentor.simulation.client import Client, SimulatedInbox
@@ -249,3 +254,35 @@ def test_a_change_concerns_those_who_may_see_something_else() -> None:
     late.disconnect()
     world.sim.advance()
     assert len(scopes.concerned(before) or ()) == 1
+
+
+@CHOSEN
+def test_nobody_is_chosen_who_is_gone_though_not_all_that_it_had_is() -> None:
+    world = World(2)
+    world.deploy(workshop("round_robin"))
+    host = world.sim.hosts["a"]
+    core = host.core
+    (id,) = core.scopes.saying("name", "w0")
+    for number in range(100, 100 + 3 * TAKEN_DOWN):
+        core.heard(id, m.Subscribe(number, f"n > {number}", 1))
+    world.sim.settle()
+    assert set(core.scopes.entry.roster.of(core.stream)) == {"w0"}
+    core.leave(id)
+    assert id in core.sessions
+    core.take()
+    assert not core.scopes.entry.roster.of(core.stream)
+
+
+def test_who_listens_for_words_of_brokers_can_end_when_others_were_looked_up() -> None:
+    sessions = Sessions()
+    scopes = Scopes(sessions, Clock(0.0, 0.0))
+    ann, words = (Session(i, n, n, Line((-1, -1))) for i, n in ((1, "ann"), (-1, "words")))
+    for each in (ann, words):
+        sessions.begin(each)
+    scopes.join(ann, "ann", {"role": "till"})
+    assert set(scopes.saying("role", "till")) == {1}
+    scopes.listen(words)
+    sessions.leave(-1)
+    sessions.leave(1)
+    assert not scopes.saying("role", "till")
+    assert not scopes.components

@@ -170,10 +170,10 @@ class Succession:
         if moved is not None and moved.to == link.stream:
             link.transfer.let_go(moved.stream)
 
-    def acknowledged(self, link: Link) -> None:
+    def acknowledged(self, neighbor: str) -> None:
         """The neighbor knows now."""
         moved, data = self.unconfirmed, self._broker.settings.data
-        if moved is not None and moved.to == link.stream and data is not None:
+        if moved is not None and moved.to == neighbor and data is not None:
             confirmed(data)
             self.unconfirmed = None
             _log.info("%s has taken over %s", moved.broker, moved.stream)

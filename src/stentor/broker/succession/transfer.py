@@ -7,12 +7,14 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from stentor.broker.access import Permissions
 from stentor.broker.succession.estate import FILES, Offer, discard_offer, release_offer
 from stentor.errors import JournalUnavailable, NoReply, NotPermitted, ShuttingDown, StentorError
 from stentor.protocol import messages as m
+from stentor.transport import Connection
 
 if TYPE_CHECKING:
-    from stentor.broker.peers import Link
+    from stentor.broker.host import Broker
 
 _log: Final = logging.getLogger("stentor.broker")
 
@@ -27,8 +29,14 @@ PATIENCE: Final = 60.0
 class Transfer:
     """The journals that pass over one link, in either direction."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(
+        self, broker: Broker, connection: Connection, origin: m.Origin, permissions: Permissions
+    ) -> None:
+        self._broker = broker
+        self._connection = connection
+        #: The neighbor, and what it may do.
+        self._origin = origin
+        self._permissions = permissions
         #: What the neighbor says of what this broker hands over to it.
         self._answer: asyncio.Future[None] | None = None
         #: What the neighbor is handing over.
@@ -49,12 +57,12 @@ class Transfer:
                 self._take(message)
             case m.HandedOver():
                 if self._answer is None:
-                    self._link.broker.succession.acknowledged(self._link)
+                    self._broker.succession.acknowledged(self._origin.stream)
                 self._settle(None)
             case _:
                 if not self._is_heard:
                     self._is_heard = True
-                    discard_offer(self._link.broker.settings.data, self._link.stream)
+                    discard_offer(self._broker.settings.data, self._origin.stream)
                 return False
         return True
 
@@ -77,27 +85,27 @@ class Transfer:
 
     async def release(self, stream: m.StreamId) -> None:
         """Say that the neighbor is the owner; return when it knows."""
-        if self._link.connection.is_closing:
+        if self._connection.is_closing:
             raise ShuttingDown("the link was lost")
         answer = self._expect()
         self.let_go(stream)
         await answered(answer)
 
     def let_go(self, stream: m.StreamId) -> None:
-        self._link.connection.send(m.Handover(RELEASED, stream.encode(), last=True))
+        self._connection.send(m.Handover(RELEASED, stream.encode(), last=True))
 
     async def _send(self, name: str, file: BinaryIO, answer: asyncio.Future[None]) -> None:
         piece = file.read(PIECE)
         while not answer.done():
             following = file.read(PIECE)
             await self._writable()
-            self._link.connection.send(m.Handover(name, piece, last=not following))
+            self._connection.send(m.Handover(name, piece, last=not following))
             if not following:
                 return
             piece = following
 
     async def _writable(self) -> None:
-        connection = self._link.connection
+        connection = self._connection
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while not connection.writable and not connection.is_closing:
             if asyncio.get_running_loop().time() > deadline:
@@ -124,19 +132,18 @@ class Transfer:
 
     def _take(self, piece: m.Handover) -> None:
         """The neighbor is about to go and hands its journal over."""
-        link = self._link
         if self._refused:
             return
         try:
-            if link.permissions.rights is not None:
+            if self._permissions.rights is not None:
                 raise NotPermitted(
                     "its grant limits what it may publish or see, so its journal is not taken over"
                 )
             if self._offer is None:
-                data = link.broker.settings.data
-                self._offer = Offer(data, link.stream, link.permissions.name)
+                data = self._broker.settings.data
+                self._offer = Offer(data, self._origin.stream, self._permissions.name)
             if self._offer.take(piece):
-                link.broker.start_soon(self._verify(self._offer))
+                self._broker.start_soon(self._verify(self._offer))
         except (JournalUnavailable, NotPermitted) as error:
             self._refuse(error)
 
@@ -144,10 +151,10 @@ class Transfer:
         """Everything is there: answer whether it is good."""
         try:
             await asyncio.to_thread(offer.verify)
-            if self._offer is offer and not self._link.connection.is_closing:
+            if self._offer is offer and not self._connection.is_closing:
                 offer.keep()
                 self._offer = None
-                self._link.connection.send(m.HandedOver())
+                self._connection.send(m.HandedOver())
         except StentorError as error:
             self._refuse(error)
         finally:
@@ -156,7 +163,7 @@ class Transfer:
     def _refuse(self, error: StentorError) -> None:
         self._refused = True
         self._abandon()
-        self._link.connection.send(m.Failure(error.code, str(error)))
+        self._connection.send(m.Failure(error.code, str(error)))
 
     def _abandon(self) -> None:
         offer, self._offer = self._offer, None
@@ -165,14 +172,14 @@ class Transfer:
 
     def _released(self, stream: m.StreamId) -> None:
         """The owner has let go of the stream for good. It may say so more than once."""
-        link, broker = self._link, self._link.broker
+        broker = self._broker
         try:
-            directory, is_new = release_offer(broker.settings.data, stream, link.permissions)
+            directory, is_new = release_offer(broker.settings.data, stream, self._permissions)
         except StentorError as error:
             text = "%s has let go of %s, which this broker cannot take over: %s"
-            _log.warning(text, link.origin.broker, stream, error)
+            _log.warning(text, self._origin.broker, stream, error)
             return
-        link.connection.send(m.HandedOver())
+        self._connection.send(m.HandedOver())
         if not is_new:
             return
         old = broker.links.get(stream)
@@ -180,7 +187,7 @@ class Transfer:
             broker.succession.take_over_soon(directory)
             return
         old.transfer.legacy = directory
-        if old is not link:
+        if old.transfer is not self:
             old.connection.abort()  # of a process that is dead
 
 

@@ -95,7 +95,7 @@ class BulkReads:
         session = self._sessions.held.get(self._turns.next())
         if session is None or not session.reads:
             return
-        read = session.reads.popleft()
+        read = session.reads.pop(0)
         self.counters["served"] += 1
         answer: m.Stretch | m.Failure
         head = self._journals.heads().get(read.stream, 0)
@@ -109,5 +109,5 @@ class BulkReads:
         self._agenda.to_client(session.id, answer)
         if isinstance(answer, m.Stretch) and answer.through < min(read.last or head, head):
             read.first = answer.through + 1
-            session.reads.appendleft(read)
+            session.reads.insert(0, read)
         self._in_turn(session)

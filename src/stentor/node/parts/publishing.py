@@ -360,7 +360,7 @@ class Publishing:
         items, envelopes, keys, handled = self._new(session, items, envelopes, retain)
         # If all are repeats, the originals may still be on their way to the disk: the empty batch
         # behind them says when they have arrived.
-        line.pending.append((line.newest, envelopes))
+        line.sent(envelopes)
         delayed: list[Delayed] = []
         if self._scopes.active:
             items, envelopes, keys, delayed = self._scopes.stamp(session, items, envelopes, keys)
@@ -381,7 +381,7 @@ class Publishing:
         """What waits at scopes is kept on disk, also if it is volatile until it comes there."""
         line = session.line
         entry[2] += 1
-        line.pending.append((line.newest, []))
+        line.sent([])
         context: Any = (session, entry, [], 0, self._put(waiting))
         self._agenda.add(
             Append([], session.producer, line.newest, line, [], context, schedule=waiting)
@@ -450,7 +450,7 @@ class Publishing:
         for note in self._at_let_in:
             note(envelopes)
         entry = session.opened(0, len(items))
-        line.pending.append((line.newest, []))
+        line.sent([])
         delayed = [*later]
         keys = retain or []
         if owners:
@@ -521,8 +521,7 @@ class Publishing:
 
     def _arrived(self, session: Session) -> None:
         """One batch less of a producer is on its way to the disk."""
-        session.line.pending.popleft()
-        if not session.line.pending:
+        if session.line.arrived():
             self._tell_routed(session.producer)
         self._release(session)
 

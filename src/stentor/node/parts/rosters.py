@@ -42,7 +42,6 @@ from stentor.node.subscriptions import Subscriptions
 from stentor.node.turns import Turns
 from stentor.node.ways import Ways
 from stentor.protocol import messages as m
-from stentor.scopes.entry import Component
 from stentor.scopes.roster import Member
 
 _log: Final = logging.getLogger("stentor.scopes")
@@ -83,9 +82,7 @@ class Rosters:
         self._borders = borders
         self._assurance = assurance
         self._agenda = agenda
-        #: Of each client here, by the name that scopes know: its connections.
-        self._named: dict[str, set[int]] = {}
-        #: Names that have to be looked at.
+        #: Names, as scopes know them, of clients here that have to be looked at.
         self._stale: Turns[str] = Turns()
         #: While the graph is changed: those who have gone, of whom others hear after the change.
         self._leaving: dict[str, None] | None = None
@@ -107,36 +104,19 @@ class Rosters:
 
     def join(self, session: Session) -> None:
         """A client has connected: it publishes when those are known among whom is chosen."""
-        name = self._name(session.id)
-        if name is None or session.id in self._agenda.residents:
-            return
-        self._named.setdefault(name, set()).add(session.id)
         if self._scopes.entry.watched or self._scopes.entry.says_words:
             self._wait(session)
 
     def _left(self, session: Session) -> None:
-        name = self._name(session.id)
-        sessions = self._named.get(name or "")
-        if name is not None and sessions is not None:
-            sessions.discard(session.id)
-            if not sessions:
-                del self._named[name]
-            self._look(name)
+        self._look(session.id)
 
     def _subscribed(self, consumer: Consumer) -> None:
         """What a client asks for is in force, or is gone."""
-        self._look(self._name(consumer.session))
+        self._look(consumer.session)
 
-    def _component(self, session: int) -> Component | None:
-        return self._scopes.components.get(session)
-
-    def _name(self, session: int) -> str | None:
-        component = self._component(session)
-        return None if component is None else component.name
-
-    def _look(self, name: str | None) -> None:
-        if name is not None and self._scopes.entry.watched:
-            self._stale.add(name)
+    def _look(self, session: int) -> None:
+        if self._scopes.entry.watched and session in self._scopes.components:
+            self._stale.add(self._scopes.components[session].name)
 
     def _wait(self, session: Session) -> None:
         self._pauses.hold(session)
@@ -155,11 +135,11 @@ class Rosters:
         if not watched and not before and not waits:
             return
         if concerned is None or watched != before:
-            self._stale.update(dict.fromkeys((*self._named, *entry.roster.of(self._own))))
+            self._stale.update((each.name, None) for each in self._scopes.components.values())
+            self._stale.update(dict.fromkeys(entry.roster.of(self._own)))
         else:
-            self._stale.update(
-                (each.name, None) for each in map(self._component, concerned) if each
-            )
+            for id in concerned:
+                self._look(id)
         self._leaving = {}
         while self._stale:
             self.tell()
@@ -213,8 +193,10 @@ class Rosters:
         """A client as others have to know it; None if nobody may choose it."""
         scopes, filters = self._scopes, dict[Filter, None]()
         component = None
-        for id in sorted(self._named.get(name, ())):
+        for id in sorted(scopes.saying("name", name)):
             session = self._sessions.held[id]
+            if id in self._agenda.residents or self._sessions.is_leaving(id):
+                continue
             if not scopes.entry.is_watched(scopes.components[id]):
                 continue
             component = scopes.components[id]
