@@ -488,9 +488,10 @@ class Journal:
         patience = 0.0
         while not self._stopping or self._waiting:
             self._gather(0.0 if self._path is None else patience)
-            if self._waiting:
+            commits = bool(self._waiting)
+            if commits:
                 yield from self._commit_waiting()
-            patience = 0.0 if self._stopping else self._upkeep()
+            patience = 0.0 if self._stopping else self._upkeep(idle=not commits)
             yield patience
 
     def _gather(self, patience: float) -> None:
@@ -558,8 +559,8 @@ class Journal:
         self._commits_fail = self._displaced = False
         return offsets
 
-    def _upkeep(self) -> float:
-        """Keep within bounds. How long that can now wait."""
+    def _upkeep(self, *, idle: bool) -> float:
+        """Keep within bounds. How long that can now wait; `idle` if there was nothing to commit."""
         try:
             if self._may_expire:
                 self._may_expire = False
@@ -572,8 +573,9 @@ class Journal:
                 self._post(self._retire, low)
             if self._writer.chore():
                 return 0.0
-            self._writer.look_around()
-            self._displaced = False
+            if idle:  # a commit has looked itself; each look lets go of the interpreter thrice
+                self._writer.look_around()
+                self._displaced = False
             if self._reserve is not None:
                 self._reserve.keep()
         except JournalUnavailable as error:
