@@ -2,8 +2,9 @@
 
 Nearly all that a broker hears under load is publications, and these give few of its parts anything
 to do. So the agenda also tells whether the parts are at *rest*: all were asked, had nothing to do,
-and were not stirred since. Whatever is told to the core stirs them, but for publications and what
-has come of them on disk. Where these do give a part something to do, whoever notices stirs.
+and were not stirred since. Whatever is told to the core stirs them, but for publications: of
+clients, of neighbors, and those that are on disk now. Where these do give a part something to do,
+whoever notices stirs.
 """
 
 from __future__ import annotations

@@ -348,8 +348,7 @@ class Publishing:
                 items, envelopes, _, waiting = self._scopes.stamp(session, items, envelopes, [])
                 if waiting and not session.line.failed:
                     self._wait(session, entry, waiting)
-            for note in self._at_let_in:
-                note(envelopes)
+            self._note(envelopes)
             self._volatile[0].extend(items)
             self._volatile[1].extend(envelopes)
             return
@@ -365,8 +364,7 @@ class Publishing:
         if self._scopes.active:
             items, envelopes, keys, delayed = self._scopes.stamp(session, items, envelopes, keys)
             size = sum(map(len, items))
-        for note in self._at_let_in:
-            note(envelopes)
+        self._note(envelopes)
         if handled:
             owners = [session.owner] * len(items)
             items, envelopes, keys, more = self._apart(owners, items, envelopes, keys)
@@ -386,6 +384,10 @@ class Publishing:
         self._agenda.add(
             Append([], session.producer, line.newest, line, [], context, schedule=waiting)
         )
+
+    def _note(self, envelopes: list[Envelope]) -> None:
+        for note in self._at_let_in:
+            note(envelopes)
 
     def _apart(
         self,
@@ -447,8 +449,7 @@ class Publishing:
         if `owners` are given, the grants of who has published each.
         """
         line = session.line
-        for note in self._at_let_in:
-            note(envelopes)
+        self._note(envelopes)
         entry = session.opened(0, len(items))
         line.sent([])
         delayed = [*later]
